@@ -153,6 +153,7 @@ fn write_over_and_over(folder: &Path) {
 
 fn rules() -> StoreRules<'static> {
     StoreRules {
+        sealing: Default::default(),
         edited: &|_, object| Ok(object),
         home: &|_| None,
         durable_by_sketch: &|_, _| Some(Durable::Whole),

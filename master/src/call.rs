@@ -519,6 +519,8 @@ mod tests {
             ("GET", "/coracle/store/backup", "Backup"),
             ("POST", "/coracle/store/flush", "Flush"),
             ("GET", "/coracle/store/flush", "Nothing"),
+            ("POST", "/coracle/store/reseal", "Reseal"),
+            ("GET", "/coracle/store/reseal", "Nothing"),
             ("HEAD", "/version", "Version"),
             ("GET", "/version/", "Version"),
             ("POST", "/version", "Method"),

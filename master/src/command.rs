@@ -9,16 +9,18 @@
 //!
 //! Root touches no directory of another's: it becomes its owner first. What root alone may open is opened before.
 
+mod encryption;
 mod keys;
 
 use crate::cluster_keys::files::KeyFolder;
 use crate::config::{Config, Deed};
+use crate::encryption::load;
 use crate::owner;
 use crate::page::{ADOPTION, BACKUP, FLUSH};
 use crate::state;
-use crate::store::{self, Backup, Findings, FlatStore, LeftOut, OpenError};
+use crate::store::{self, Backup, Findings, FlatStore, LeftOut, OpenError, SealKeys};
 use crate::upkeep;
-use crate::with_rules;
+use crate::{sealing_by, with_rules};
 use coracle_api::kinds::Kinds;
 use coracle_program::command_line::OutputFormat;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -61,6 +63,7 @@ pub fn run(deed: &Deed, config: &Config) -> ExitCode {
         Deed::Flush => flush(config),
         Deed::Backup(file) => backup(config, file),
         Deed::Restore(file) => restore(config, file),
+        Deed::Encryption(deed) => encryption::run(config, deed),
         Deed::Status(form) => status(config, *form),
         Deed::Adopt { take } => adopt(config, *take),
         Deed::Credentials(deed) => keys::run(config, deed),
@@ -80,10 +83,11 @@ pub fn run(deed: &Deed, config: &Config) -> ExitCode {
 }
 
 fn inspect(config: &Config, deep: bool) -> Result<Outcome, String> {
+    let keys = load(config.encryption_key.as_deref());
     owner::become_owner(&config.data_dir)?;
     let kinds = Kinds::builtin();
-    let found =
-        with_rules(&kinds, |rules| store::inspect(&config.data_dir, rules, deep)).map_err(|error| error.to_string())?;
+    let found = with_rules(&kinds, keys, |rules| store::inspect(&config.data_dir, rules, deep))
+        .map_err(|error| error.to_string())?;
     Ok(Outcome { text: report(&config.data_dir, &found), code: u8::from(!found.whole()) })
 }
 
@@ -124,10 +128,11 @@ fn report(dir: &Path, found: &Findings) -> String {
 }
 
 fn salvage(config: &Config) -> Result<Outcome, String> {
+    let keys = load(config.encryption_key.as_deref());
     owner::become_owner(&config.data_dir)?;
     let kinds = Kinds::builtin();
     let salvaged =
-        with_rules(&kinds, |rules| store::salvage(&config.data_dir, rules)).map_err(|error| error.to_string())?;
+        with_rules(&kinds, keys, |rules| store::salvage(&config.data_dir, rules)).map_err(|error| error.to_string())?;
     let mut lines = Vec::new();
     if let Some((missing, evidence)) = salvaged.lost {
         let objects = salvaged.objects;
@@ -151,8 +156,9 @@ fn flush(config: &Config) -> Result<Outcome, String> {
             Ok(Outcome::good(text.trim_end().to_owned()))
         }
         None => {
+            let keys = load(config.encryption_key.as_deref());
             owner::become_owner(&config.data_dir)?;
-            let store = open(config)?;
+            let store = open(config, keys)?;
             if let Some(why) = store.frozen() {
                 return Err(format!("{}: {why}; the files stay as they are", config.data_dir.display()));
             }
@@ -269,13 +275,14 @@ fn begin_backup(tmp: &Path) -> Result<File, String> {
 /// Writes the backup. Returns the master's warnings.
 fn write_backup(config: &Config, out: &mut File) -> Result<Vec<String>, String> {
     let mut warned = Vec::new();
+    let keys = load(config.encryption_key.as_deref());
     match ask(config, "GET", BACKUP)? {
         Some(mut answer) => {
             warned = answer.warned;
             io::copy(&mut answer.body, out).map(drop).map_err(|error| error.to_string())?;
         }
         None => owner::as_owner(&config.data_dir, || {
-            let store = open(config)?;
+            let store = open(config, keys)?;
             let pieces: Backup = store.backup(KeyFolder::of(&config.data_dir).all()?);
             for piece in pieces {
                 out.write_all(&piece).map_err(|error| error.to_string())?;
@@ -293,9 +300,10 @@ fn restore(config: &Config, file: &Path) -> Result<Outcome, String> {
     let failed = |why: String| format!("{}: {why}", file.display());
     let opened = File::open(file).map_err(|error| failed(error.to_string()))?;
     let again = || (&opened).rewind().map(|()| BufReader::new(&opened));
+    let sealing = sealing_by(load(config.encryption_key.as_deref()));
     owner::become_owner(&config.data_dir)?;
     owner::refuse(&config.data_dir)?;
-    let restored = store::restore(&config.data_dir, again).map_err(failed)?;
+    let restored = store::restore(&config.data_dir, again, &sealing).map_err(failed)?;
     let text = format!(
         "{}: {} objects of revision {}{}; start the master",
         config.data_dir.display(),
@@ -313,13 +321,13 @@ fn restore(config: &Config, file: &Path) -> Result<Outcome, String> {
 }
 
 /// The store of a directory that no master has open. It is not made where there is none.
-fn open(config: &Config) -> Result<FlatStore, String> {
+fn open(config: &Config, keys: SealKeys) -> Result<FlatStore, String> {
     if store::is_none(&config.data_dir) {
         return Err(format!("{}: {}", config.data_dir.display(), store::NO_STORE));
     }
     let kinds = Kinds::builtin();
     let volatile = config.admin_socket.parent().filter(|dir| dir.is_dir());
-    let opened = with_rules(&kinds, |rules| FlatStore::open(&config.data_dir, volatile, rules));
+    let opened = with_rules(&kinds, keys, |rules| FlatStore::open(&config.data_dir, volatile, rules));
     opened.map(|opened| opened.store).map_err(|error| match error {
         OpenError::InUse { .. } => format!("{error}, or name its socket by --admin-socket"),
         error => error.to_string(),

@@ -56,6 +56,8 @@ pub struct Config {
     pub tls_key: Option<PathBuf>,
     /// More authorities for client certificates.
     pub client_ca: Option<PathBuf>,
+    /// The file of the keys that seal Secrets and private keys on the disk. None: they lie there in clear text.
+    pub encryption_key: Option<PathBuf>,
     /// Whether pods are placed, replicated and guarded. Without a flag: an API server alone is for tests.
     pub workloads: bool,
 }
@@ -88,6 +90,7 @@ impl Default for Config {
             tls_cert: None,
             tls_key: None,
             client_ca: None,
+            encryption_key: None,
             workloads: true,
         }
     }
@@ -111,6 +114,7 @@ pub enum Deed {
     Salvage,
     Backup(PathBuf),
     Restore(PathBuf),
+    Encryption(EncryptionDeed),
     Status(OutputFormat),
     /// Shows the bindings from before access rules counted, and takes them.
     Adopt {
@@ -119,6 +123,17 @@ pub enum Deed {
     Credentials(Credentials),
     /// With these arguments.
     Kubectl(Vec<String>),
+}
+
+/// Something done to the keys that seal Secrets on the disk.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EncryptionDeed {
+    /// Makes a key: to standard output, or a file of its own.
+    NewKey(Option<PathBuf>),
+    /// Seals everything by a new key.
+    Rotate { keep_old: bool },
+    /// Writes everything in clear text.
+    Off,
 }
 
 /// `arguments` without the program's name; `read` gives the text of a file.
@@ -148,6 +163,9 @@ pub fn parse(
             Some("--version") => return Ok(Invocation::Version),
             _ if argument == "-o" => line.format = Some(OutputFormat::parse(&arguments.next().unwrap_or_default())?),
             Some("--yes") if line.words.first().is_some_and(|word| word == "rbac") => line.words.push(argument),
+            Some("--keep-old") if line.words.first().is_some_and(|word| word == "encryption") => {
+                line.words.push(argument)
+            }
             _ => line.read(OPTIONS, argument, &mut arguments)?,
         }
     }
@@ -214,6 +232,7 @@ fn deed(words: &[String], flags: &[(String, String)]) -> Result<Option<Deed>, St
                 words[1]
             ));
         }
+        ["encryption", rest @ ..] => Deed::Encryption(encryption(rest)?),
         ["rbac", "adopt"] => Deed::Adopt { take: false },
         ["rbac", "adopt", "--yes"] => Deed::Adopt { take: true },
         ["rbac", ..] => return Err("rbac takes adopt, and --yes behind it, see rbac --help".to_owned()),
@@ -225,6 +244,19 @@ fn deed(words: &[String], flags: &[(String, String)]) -> Result<Option<Deed>, St
         ["backup" | "restore", ..] => return Err(format!("{} takes one file, see {} --help", words[0], words[0])),
         [word, ..] => return Err(format!("unexpected argument {word:?}: flags begin with --, see --help")),
     }))
+}
+
+fn encryption(words: &[&str]) -> Result<EncryptionDeed, String> {
+    match words {
+        ["new-key"] => Ok(EncryptionDeed::NewKey(None)),
+        ["new-key", file] => Ok(EncryptionDeed::NewKey(Some(file.into()))),
+        ["rotate"] => Ok(EncryptionDeed::Rotate { keep_old: false }),
+        ["rotate", "--keep-old"] => Ok(EncryptionDeed::Rotate { keep_old: true }),
+        ["off"] => Ok(EncryptionDeed::Off),
+        _ => {
+            Err("encryption takes one of new-key [FILE], rotate [--keep-old] and off, see encryption --help".to_owned())
+        }
+    }
 }
 
 fn read_file(config: &mut Config, path: &Path, read: impl Fn(&Path) -> std::io::Result<String>) -> Result<(), String> {
@@ -260,6 +292,7 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), String> {
         "tls-cert" => config.tls_cert = Some(path(value)?),
         "tls-key" => config.tls_key = Some(path(value)?),
         "client-ca" => config.client_ca = Some(path(value)?),
+        "encryption-key" => config.encryption_key = Some(path(value)?),
         _ => return Err("unknown key".to_owned()),
     }
     Ok(())
@@ -505,6 +538,9 @@ mod tests {
         check("store frob", Err("one of fsck, verify, flush and salvage"));
         check("backup", Err("backup takes one file"));
         check("restore a b", Err("restore takes one file"));
+        check("encryption", Err("one of new-key [FILE], rotate [--keep-old] and off"));
+        check("encryption rotate now", Err("one of new-key"));
+        check("rotate --keep-old", Err("unknown flag --keep-old"));
         check("status now", Err("status takes flags alone"));
         check("status -o yaml", Err("json or text"));
         check("-o json", Err("-o is for status"));

@@ -2,7 +2,7 @@
 
 use crate::call::{Call, RouteError, Verb, Version};
 use crate::prepare::InvalidDocument;
-use crate::store::Refused;
+use crate::store::{Refused, SEALED};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::Key;
 use coracle_api::old;
@@ -63,7 +63,11 @@ impl Fault {
     }
 
     pub fn damaged(key: &Key, why: &str) -> Fault {
-        Status::internal_error(format!("the file of {key} is damaged, see /readyz?verbose: {why}")).into()
+        let said = match why.strip_prefix(SEALED) {
+            Some(why) => format!("unable to transform key {key}: {why}"),
+            None => format!("the file of {key} is damaged, see /readyz?verbose: {why}"),
+        };
+        Status::internal_error(said).into()
     }
 
     /// The create was done before: `first` came of it.
@@ -149,9 +153,13 @@ impl Fault {
             }
             Refused::Damaged { why } if object.is_some() => {
                 let mut status = Status::already_exists(resource, name);
-                status.message.push_str(&format!(", but its file is damaged: {why}"));
+                let but = if why.starts_with(SEALED) { "it is" } else { "its file is damaged:" };
+                status.message.push_str(&format!(", but {but} {why}"));
                 status
             }
+            Refused::Sealed { why } => Status::internal_error(format!(
+                "nothing was written of {key}: it is to be sealed, and cannot be: {why}"
+            )),
             Refused::Damaged { why } => return Fault::damaged(key, &why),
             Refused::TooLarge { bytes } => {
                 let mut status = Status::too_large(bytes);

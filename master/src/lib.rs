@@ -17,6 +17,7 @@ pub mod config;
 pub mod control;
 pub mod credentials;
 mod doors;
+pub mod encryption;
 pub mod fault;
 pub mod figures;
 pub mod form;
@@ -52,7 +53,7 @@ use crate::doors::{DoorParts, Doors};
 use crate::making::Maker;
 use crate::secure_port::SecureState;
 use crate::serve::Serve;
-use crate::store::{FlatStore, KindRow, Sketch, Store, StoreRules};
+use crate::store::{FlatStore, KindRow, SealKeys, Sealing, SharedKeys, Sketch, Store, StoreRules};
 use crate::upkeep::Upkeep;
 use coracle_api::kinds::{Kind, KindConflict, Kinds};
 use coracle_api::meta::{Durable, Key, Resource};
@@ -106,7 +107,8 @@ pub fn start(config: &Config) -> Result<Master, String> {
     // Before a directory is touched: a second master by mistake makes no second store.
     local::prepare(&config.admin_socket).map_err(|error| format!("--admin-socket {socket}: {error}"))?;
     let kinds = Arc::new(Kinds::builtin());
-    let store = open(config, &kinds)?;
+    let sealing = SharedKeys::new(encryption::load(config.encryption_key.as_deref()));
+    let store = open(config, &kinds, &sealing)?;
     let shared: Arc<dyn Store> = Arc::new(store.clone());
     let maker = Arc::new(
         Maker::new(shared.clone(), config.service_cidr, config.node_ports)
@@ -116,7 +118,10 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let adoption = Arc::new(Adoption::open(shared.clone(), rbac.clone(), &config.data_dir));
     let registry = Registry::new(kinds, shared.clone(), maker).authorized_by(authorizer(&shared, rbac));
     // What is damaged or has no room is no reason to serve nothing: tokens are refused, and the next start tries again.
-    let keys = ClusterKeys::open(&registry, keys_of(config)).inspect_err(|why| log::error!("{why}")).ok().map(Arc::new);
+    let keys = ClusterKeys::open(&registry, KeyOptions { sealing: sealing.clone(), ..keys_of(config) })
+        .inspect_err(|why| log::error!("{why}"))
+        .ok()
+        .map(Arc::new);
     let registry = Arc::new(registry.trusting(keys.as_deref().map(ClusterKeys::authority)));
     // What keeps a store from being written to is said already.
     if store.frozen().is_none() {
@@ -129,7 +134,8 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let authenticator = Arc::new(Authenticator::new(shared.clone(), keys.clone()));
     let theirs = adoption.clone();
     let gate = gate.leaving_out(Arc::new(move || theirs.unadopted_roles()));
-    let upkeep = Upkeep::new(store.clone(), adoption.clone(), &config.data_dir);
+    let upkeep = Upkeep::new(store.clone(), adoption.clone(), &config.data_dir)
+        .sealing(config.encryption_key.clone(), sealing);
     let state = Arc::<SecureState>::default();
     let serve = Serve::new(registry.clone(), keys.clone())
         .asked_by(authenticator.clone())
@@ -199,6 +205,7 @@ pub fn keys_of(config: &Config) -> KeyOptions {
         issuer: Issuer::of_domain(&config.cluster_domain),
         server_files: config.tls_cert.clone().zip(config.tls_key.clone()),
         client_authorities: config.client_ca.clone(),
+        ..KeyOptions::default()
     }
 }
 
@@ -225,11 +232,12 @@ fn gate(config: &Config, registry: Arc<Registry>, agents: Agents) -> Gate {
         .measured_by(agents)
 }
 
-fn open(config: &Config, kinds: &Kinds) -> Result<FlatStore, String> {
+fn open(config: &Config, kinds: &Kinds, sealing: &SharedKeys) -> Result<FlatStore, String> {
     owner::refuse(&config.data_dir).map_err(|why| format!("--data-dir {why}"))?;
     let limit = config.store_limit.unwrap_or_else(|| memory::store_share(memory::granted()));
-    let opened =
-        with_rules(kinds, |rules| FlatStore::open_within(&config.data_dir, config.admin_socket.parent(), rules, limit));
+    let opened = with_rules(kinds, sealing.get(), |rules| {
+        FlatStore::open_within(&config.data_dir, config.admin_socket.parent(), rules, limit)
+    });
     let opened = opened.map_err(|error| format!("--data-dir {error}"))?;
     let fill = opened.store.health().fill;
     log::info!("{}", held(opened.objects, &config.data_dir, &fill));
@@ -244,7 +252,7 @@ fn held(objects: usize, data_dir: &Path, fill: &store::FillLevel) -> String {
 }
 
 /// What the store is told of the kinds.
-fn with_rules<T>(kinds: &Kinds, with: impl FnOnce(&StoreRules) -> T) -> T {
+fn with_rules<T>(kinds: &Kinds, keys: SealKeys, with: impl FnOnce(&StoreRules) -> T) -> T {
     let row = |kind: &Kind| KindRow {
         resource: kind.resource.clone(),
         api_version: kind.api_version().into(),
@@ -263,7 +271,13 @@ fn with_rules<T>(kinds: &Kinds, with: impl FnOnce(&StoreRules) -> T) -> T {
         durable: &|key, object| {
             kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| kind.strategy.durable(object))
         },
+        sealing: sealing_by(keys),
     })
+}
+
+/// What is sealed on the disk.
+fn sealing_by(keys: SealKeys) -> Sealing {
+    Sealing { resources: Arc::new([Resource::core("secrets")]), keys }
 }
 
 /// A file that a person wrote while no master ran. One with a uid stands for the object that it was made from.

@@ -97,6 +97,12 @@ pub fn as_owner<T>(dir: &Path, done: impl FnOnce() -> Result<T, String>) -> Resu
     outcome
 }
 
+/// The user and group whose a directory is, or would be: the nearest that is there says it. `None`: this process cannot
+/// give files away.
+pub fn of(dir: &Path) -> Option<(u32, u32)> {
+    other_owner(dir).map(|(uid, gid)| (uid.as_raw(), gid.as_raw()))
+}
+
 /// None: the directory belongs to root, or this process is not root and cannot change users.
 fn other_owner(dir: &Path) -> Option<(Uid, Gid)> {
     let nearest = dir.ancestors().find_map(|folder| fs::metadata(folder).ok())?;

@@ -9,6 +9,8 @@ const EXCLUDED_MAX: usize = 16;
 /// The paths of a backup and of a flush, which the command line asks of a running master.
 pub const BACKUP: &str = "/coracle/store/backup";
 pub const FLUSH: &str = "/coracle/store/flush";
+/// The path of the request to seal everything by the key that the key file names first.
+pub const RESEAL: &str = "/coracle/store/reseal";
 /// The path of the bindings that do not count, and of the request that they shall.
 pub const ADOPTION: &str = "/coracle/rbac/adoption";
 
@@ -17,6 +19,7 @@ pub const ADOPTION: &str = "/coracle/rbac/adoption";
 pub enum Task {
     Backup,
     Flush,
+    Reseal,
     Unadopted,
     Adopt,
 }
@@ -26,6 +29,7 @@ impl Task {
         match (method, path) {
             ("GET", BACKUP) => Some(Task::Backup),
             ("POST", FLUSH) => Some(Task::Flush),
+            ("POST", RESEAL) => Some(Task::Reseal),
             ("GET", ADOPTION) => Some(Task::Unadopted),
             ("POST", ADOPTION) => Some(Task::Adopt),
             _ => None,

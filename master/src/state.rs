@@ -37,6 +37,7 @@ pub fn report(
     if damaged > 0 {
         problems.push(format!("{damaged} objects are damaged: coracle-master store verify names them"));
     }
+    problems.extend(sealing_problems(metrics));
     let (bytes, bytes_max) = (figure("coracle_store_bytes"), figure("coracle_store_bytes_max"));
     let percent = (bytes * 100).checked_div(bytes_max).unwrap_or_default();
     if percent >= FULL_PERCENT {
@@ -80,6 +81,19 @@ pub fn report(
         "problems": problems,
     });
     StateReport { lines, document, well: problems.is_empty() }
+}
+
+/// Why Secrets are not served, or not written.
+fn sealing_problems(metrics: &str) -> Vec<String> {
+    let closed = figures(metrics, "coracle_store_closed_objects").next().map_or(0, |(_, value)| value);
+    let keyless = figures(metrics, "coracle_encryption_trouble").map(|(labels, _)| {
+        let why = labels.trim_start_matches("{why=\"").trim_end_matches("\"}");
+        format!("encryption-key: Secrets are not written, and sealed ones not read: {why}")
+    });
+    let closed = (closed > 0).then(|| {
+        format!("{closed} Secrets are sealed, and the key is not here: bring the key file back, see /readyz?verbose")
+    });
+    keyless.chain(closed).collect()
 }
 
 impl StateReport {
@@ -209,6 +223,12 @@ mod tests {
             report_of(&format!("{METRICS}coracle_store_damaged_objects 2\n"), Ok(String::new()), ready()),
             "2 objects are damaged",
         );
+        check(
+            report_of(&format!("{METRICS}coracle_store_closed_objects 2\n"), Ok(String::new()), ready()),
+            "2 Secrets are sealed",
+        );
+        let trouble = format!("{METRICS}coracle_encryption_trouble{{why=\"/k is gone\"}} 1\n");
+        check(report_of(&trouble, Ok(String::new()), ready()), "sealed ones not read: /k is gone");
         check(
             report_of(&format!("{METRICS}coracle_store_files_stuck 1\n"), Ok(String::new()), ready()),
             "cannot be brought up",

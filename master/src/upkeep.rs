@@ -4,8 +4,9 @@
 
 use crate::adoption::Adoption;
 use crate::cluster_keys::files::KeyFolder;
+use crate::encryption;
 use crate::page::Task;
-use crate::store::{self, FlatStore};
+use crate::store::{self, FlatStore, SharedKeys};
 use coracle_api::status::Status;
 use coracle_http::channel::channel;
 use coracle_http::{Answer, Body, HeaderValue, Request, StatusCode, Stream, header};
@@ -26,11 +27,32 @@ pub struct Upkeep {
     data_dir: PathBuf,
     /// The identity of the opened directory: a folder that takes the name later is a different directory.
     query: String,
+    key_file: Option<PathBuf>,
+    keys: SharedKeys,
 }
 
 impl Upkeep {
     pub fn new(store: FlatStore, adoption: Arc<Adoption>, data_dir: &Path) -> Upkeep {
-        Upkeep { store, adoption, data_dir: data_dir.to_owned(), query: query(data_dir) }
+        let (data_dir, query) = (data_dir.to_owned(), query(data_dir));
+        Upkeep { store, adoption, data_dir, query, key_file: None, keys: SharedKeys::default() }
+    }
+
+    /// The file of encryption keys, and the keys as they were last read.
+    pub fn sealing(self, key_file: Option<PathBuf>, keys: SharedKeys) -> Upkeep {
+        Upkeep { key_file, keys, ..self }
+    }
+
+    /// Reads the key file again, and seals everything by its first key.
+    fn reseal(&self) -> Result<Answer, String> {
+        let file = self.key_file.as_deref().ok_or("it was started without encryption-key")?;
+        let keys = encryption::load(Some(file));
+        if let Some(why) = keys.why_lost() {
+            return Err(why.to_owned());
+        }
+        self.keys.set(keys.clone());
+        KeyFolder::of(&self.data_dir).sealed_by(self.keys.clone()).reseal()?;
+        self.store.reseal(keys.clone()).map_err(|error| error.to_string())?;
+        Ok(Answer::text(StatusCode::OK, encryption::sealed_by(&keys)))
     }
 
     pub fn answer(&self, task: Task, request: &Request) -> Answer {
@@ -45,6 +67,7 @@ impl Upkeep {
         let done = match task {
             Task::Backup => backup(&self.store, &self.data_dir),
             Task::Flush => flush(&self.store),
+            Task::Reseal => self.reseal(),
             Task::Unadopted => Ok(Answer::json(StatusCode::OK, Value::from(self.adoption.unadopted()).to_string())),
             Task::Adopt => self.adoption.adopt().map(adopted),
         };

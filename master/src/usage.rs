@@ -18,6 +18,7 @@ usage: coracle-master [flags]
        coracle-master store fsck|verify|flush|salvage [flags]
        coracle-master backup FILE [flags]
        coracle-master restore FILE [flags]
+       coracle-master encryption new-key|rotate|off [flags]
        coracle-master rbac adopt [--yes] [flags]
        coracle-master kubeconfig [--user NAME [--group GROUP]...] [--server URL] [--for T] [--write] [flags]
        coracle-master token create|list|revoke [flags]
@@ -31,6 +32,7 @@ usage: coracle-master [flags]
   store salvage         where acknowledged writes are missing, go on with what there is; the journal goes to quarantine as it was
   backup FILE           one revision of everything durable, also while a master runs; lines of JSON, with the secrets in them
   restore FILE          fill an empty data directory from a backup, with no master running
+  encryption            make, change and end the keys that seal Secrets on the disk
   rbac adopt            show the bindings and roles of before access rules counted, and with --yes let them count
   kubeconfig            print a kubeconfig with a new certificate in it: the administrator's, or a user's
   token                 make, list and end tokens, for users and for hosts that join
@@ -167,6 +169,30 @@ exit code 0: the directory is filled; start the master
           3: it is filled with all that FILE holds, which is not what is named: FILE lacked it when it was made
 ";
 
+const ENCRYPTION: &str = "\
+usage: coracle-master encryption new-key [FILE] [--data-dir DIR] [--config FILE]
+       coracle-master encryption rotate [--keep-old] [--encryption-key FILE] [--data-dir DIR] [--admin-socket PATH] [--config FILE]
+       coracle-master encryption off [--encryption-key FILE] [--data-dir DIR] [--admin-socket PATH] [--config FILE]
+
+  new-key    make a key: to standard output, or to FILE for the owner of the data directory alone (mode 0600)
+  rotate     seal everything by a new key. It goes in front of the others in the key file, which leave it once nothing is sealed by
+             them. A running master is asked through its socket; where none runs, the directory itself is opened
+  off        write everything in clear text; then take encryption-key out of the configuration
+
+To begin: `encryption new-key FILE`, `encryption-key = FILE` in the master's configuration, and a restart of the master. Backups hold
+Secrets as they lie on the disk: keep a copy of the key file for each, apart from it. Without its key a Secret is lost.
+
+  --keep-old               leave the old keys in the file, for backups of before
+  --encryption-key FILE    the key file (default: as the configuration has it)
+  --data-dir DIR           the store's directory (default /var/lib/coracle/master)
+  --admin-socket PATH      the running master's socket (default /run/coracle/master/api.sock)
+  --config FILE            read all from the master's configuration (default /etc/coracle/master.conf, unless --data-dir is given)
+
+exit code 0: it is done
+          1: it is not, or not wholly, and can be run again; it says why
+          2: the command line is wrong
+";
+
 const RBAC: &str = "\
 usage: coracle-master rbac adopt [--yes] [--admin-socket PATH] [--data-dir DIR] [--config FILE]
 
@@ -249,6 +275,7 @@ pub fn of(words: &[String]) -> String {
         ["store", "salvage", ..] => SALVAGE,
         ["store", ..] => STORE,
         ["status", ..] => STATUS,
+        ["encryption", ..] => ENCRYPTION,
         ["rbac", ..] => RBAC,
         ["backup", ..] => BACKUP,
         ["restore", ..] => RESTORE,
@@ -283,6 +310,7 @@ mod tests {
             check(command, &format!("usage: coracle-master {command} ["));
         }
         check("token", "usage: coracle-master token create ");
+        check("encryption rotate", "usage: coracle-master encryption new-key ");
         check("token list", "usage: coracle-master token create ");
         check("user", "usage: coracle-master user list|");
         for command in ["backup", "restore"] {

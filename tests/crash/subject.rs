@@ -181,6 +181,7 @@ fn open(root: &Path, volatile: Option<&Path>, protocol: Protocol) -> Result<Open
         kind: kind.into(),
     };
     let rules = StoreRules {
+        sealing: Default::default(),
         edited: &|_, object| Ok(object),
         home: &|_| None,
         durable_by_sketch: &|_, _| None,

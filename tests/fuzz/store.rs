@@ -120,6 +120,7 @@ fn opened_with(replaced: &Path, content: &[u8]) {
 
 fn rules() -> StoreRules<'static> {
     StoreRules {
+        sealing: Default::default(),
         edited: &|_, object| Ok(object),
         home: &|_| None,
         durable_by_sketch: &|_, _| None,

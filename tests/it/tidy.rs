@@ -38,6 +38,8 @@ const SYSTEM: &[(&str, &str)] = &[
     ("master/src/main.rs", "arguments, signals, exit code"),
     ("master/src/command.rs", "backups, and the local socket of a running master"),
     ("master/src/command/keys.rs", "root's kubeconfig, and becoming kubectl"),
+    ("master/src/command/encryption.rs", "whose the file of encryption keys is"),
+    ("master/src/encryption.rs", "the file of encryption keys"),
     ("master/src/cluster_keys/files.rs", "the folder of the cluster's keys"),
     ("master/src/cluster_keys/host.rs", "reads the addresses of this host"),
     ("master/src/config.rs", "reads the configuration file"),

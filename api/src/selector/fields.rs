@@ -104,6 +104,14 @@ impl FieldSelector {
     }
 }
 
+impl FieldSelector {
+    /// Whether an object may match of which the key alone is known.
+    pub fn may_match(&self, key: &Key) -> bool {
+        let mut of_keys = self.asked.iter().filter(|asked| of_key(key, &asked.path).is_some());
+        of_keys.all(|asked| asked.holds(|path| of_key(key, path).flatten()))
+    }
+}
+
 /// The value of the field at a path, as far as the key tells. None: it does not.
 pub fn of_key(key: &Key, path: &[String]) -> Option<Option<String>> {
     match path {

@@ -3,7 +3,7 @@
 //! A file is written beside its place, synced and renamed, so that a power cut leaves the old content or the new. The
 //! store knows nothing of this folder.
 
-use crate::store::is_key_name;
+use crate::store::{SealKeys, SharedKeys, is_key_name, is_secret_file};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -29,6 +29,8 @@ pub fn read_any(path: &Path) -> Result<String, String> {
 #[derive(Clone, Debug)]
 pub struct KeyFolder {
     path: PathBuf,
+    /// What seals private keys. The other files are lists and certificates, and stay plain.
+    keys: SharedKeys,
 }
 
 /// Whether a file is the one that was read: its number, time and length.
@@ -43,7 +45,11 @@ impl Stamp {
 
 impl KeyFolder {
     pub fn of(data_dir: &Path) -> KeyFolder {
-        KeyFolder { path: data_dir.join(FOLDER) }
+        KeyFolder { path: data_dir.join(FOLDER), keys: SharedKeys::default() }
+    }
+
+    pub fn sealed_by(self, keys: SharedKeys) -> KeyFolder {
+        KeyFolder { keys, ..self }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -56,6 +62,13 @@ impl KeyFolder {
 
     /// `None`: there is no such file. Whatever else keeps it from being read is an error: unknown is not absent.
     pub fn read(&self, name: &str) -> Result<Option<String>, String> {
+        let lies = self.read_raw(name)?;
+        let open = |text: String| if is_secret_file(name) { self.keys.get().open_text(name, text) } else { Ok(text) };
+        lies.map(open).transpose().map_err(|why| format!("{}: {why}", self.path(name).display()))
+    }
+
+    /// A file as it lies there.
+    fn read_raw(&self, name: &str) -> Result<Option<String>, String> {
         let path = self.path(name);
         let failed = |error: io::Error| format!("{}: {error}", path.display());
         match File::open(&path) {
@@ -74,12 +87,19 @@ impl KeyFolder {
 
     /// Puts a file in its place, durable when this returns.
     pub fn write(&self, name: &str, text: &str) -> Result<(), String> {
+        let lies = match self.keys.get() {
+            SealKeys::Lost(why) if is_secret_file(name) => {
+                return Err(format!("{} is to be sealed, and cannot be: {why}", self.path(name).display()));
+            }
+            keys if is_secret_file(name) => keys.seal_text(name, text),
+            _ => text.to_owned(),
+        };
         self.make()?;
         let (path, partial) = (self.path(name), self.path(&format!("{name}{PARTIAL}")));
         let written = (|| {
             let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
             file.set_permissions(Permissions::from_mode(0o600))?;
-            file.write_all(text.as_bytes())?;
+            file.write_all(lies.as_bytes())?;
             file.sync_all()?;
             fs::rename(&partial, &path)?;
             File::open(&self.path)?.sync_all()
@@ -122,7 +142,26 @@ impl KeyFolder {
         Ok(value)
     }
 
-    /// Every file, for a backup: name and content. Nothing where there is no folder.
+    /// Writes the private keys anew that are not sealed as they should be, and removes what a crash left of earlier
+    /// ones.
+    pub fn reseal(&self) -> Result<(), String> {
+        let keys = self.keys.get();
+        for (name, _) in self.all()?.into_iter().filter(|(name, text)| is_secret_file(name) && keys.wants_text(text)) {
+            let path = self.path(&format!("{name}{PARTIAL}"));
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(format!("remove {}: {error}", path.display()));
+                }
+                _ => {}
+            }
+            if let Some(text) = self.read(&name)? {
+                self.write(&name, &text)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every file, for a backup: name and content as it lies there. Nothing where there is no folder.
     pub fn all(&self) -> Result<Vec<(String, String)>, String> {
         let entries = match fs::read_dir(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -135,7 +174,7 @@ impl KeyFolder {
             if name == LOCK || name.ends_with(PARTIAL) || !is_key_name(&name) {
                 continue;
             }
-            if let Some(text) = self.read(&name)? {
+            if let Some(text) = self.read_raw(&name)? {
                 files.push((name, text));
             }
         }

@@ -36,7 +36,7 @@ use self::names::ServerNames;
 use self::revoked::RevokedList;
 use crate::commit::Registry;
 use crate::making::{Entropy, wall_clock};
-use crate::store::locked;
+use crate::store::{SharedKeys, locked};
 use coracle_api::meta::Time;
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
@@ -71,6 +71,8 @@ pub struct KeyOptions {
     pub server_files: Option<(PathBuf, PathBuf)>,
     /// More authorities for client certificates.
     pub client_authorities: Option<PathBuf>,
+    /// The keys that seal private keys on the disk.
+    pub sealing: SharedKeys,
 }
 
 /// The keys of the cluster.
@@ -99,10 +101,11 @@ impl ClusterKeys {
     /// The keys of a master that starts: taken over from Secrets, or made where there are none. `Err`: a file that is
     /// there and cannot be used, or that cannot be written.
     pub fn open(registry: &Registry, options: KeyOptions) -> Result<ClusterKeys, String> {
-        let folder = KeyFolder::of(&options.data_dir);
+        let folder = KeyFolder::of(&options.data_dir).sealed_by(options.sealing.clone());
         takeover::take_over(registry, &folder)?;
         let entropy = Entropy::open().map_err(|error| format!("/dev/urandom: {error}"))?;
         make_missing(&folder, &entropy)?;
+        folder.reseal().unwrap_or_else(|why| log::error!("{why}"));
         let keys = ClusterKeys::of_files(folder, options, entropy)?;
         let names = keys.options.names.clone();
         if let Err(why) = keys.renew_server(&names) {
@@ -123,7 +126,7 @@ impl ClusterKeys {
     /// The keys of a data directory, for a command. `Err`: they are not there yet, or cannot be used.
     pub fn of_directory(options: KeyOptions) -> Result<ClusterKeys, String> {
         let entropy = Entropy::open().map_err(|error| format!("/dev/urandom: {error}"))?;
-        ClusterKeys::of_files(KeyFolder::of(&options.data_dir), options, entropy)
+        ClusterKeys::of_files(KeyFolder::of(&options.data_dir).sealed_by(options.sealing.clone()), options, entropy)
     }
 
     fn of_files(folder: KeyFolder, options: KeyOptions, entropy: Entropy) -> Result<ClusterKeys, String> {

@@ -9,7 +9,9 @@ use crate::cluster_keys::tokens::TokenList;
 use crate::cluster_keys::{ClusterKeys, KeyOptions, TOKENS, certificate, pem};
 use crate::config::Config;
 use crate::credentials::{self, Credentials, KubeconfigParts, KubeconfigWish};
+use crate::encryption::load;
 use crate::owner;
+use crate::store::SharedKeys;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -72,8 +74,9 @@ fn with_keys(config: &Config, then: impl FnOnce(&ClusterKeys) -> Result<String, 
 }
 
 fn as_owner<T>(config: &Config, then: impl FnOnce(&ClusterKeys) -> Result<T, String>) -> Result<T, String> {
+    let sealing = SharedKeys::new(load(config.encryption_key.as_deref()));
     owner::as_owner(&config.data_dir, || {
-        let options = KeyOptions { data_dir: config.data_dir.clone(), ..KeyOptions::default() };
+        let options = KeyOptions { data_dir: config.data_dir.clone(), sealing, ..KeyOptions::default() };
         then(&ClusterKeys::of_directory(options)?)
     })
 }

@@ -30,6 +30,7 @@ fn registry(random: impl Fn(&mut [u8]) + Send + Sync + 'static) -> Registry {
         kind: kind.kind.clone(),
     };
     let rules = StoreRules {
+        sealing: Default::default(),
         edited: &|_, object| Ok(object),
         home: &|_| None,
         durable_by_sketch: &|_, _| None,

@@ -104,7 +104,7 @@ mod tests {
     use crate::commit::{Change, Made, Registry, Terms, Writer};
     use crate::making::Maker;
     use crate::prepare::{Ownership, Standing};
-    use crate::store::{FlatStore, Store};
+    use crate::store::{FlatStore, SealKeys, Store};
     use coracle_api::kinds::Kinds;
     use coracle_api::meta::Time;
     use coracle_api::strategy::{Cidr, NodePorts};
@@ -116,7 +116,7 @@ mod tests {
     /// Of a store in memory, with uids that differ.
     fn registry() -> Arc<Registry> {
         let kinds = Arc::new(Kinds::builtin());
-        let store: Arc<dyn Store> = Arc::new(crate::with_rules(&kinds, FlatStore::in_memory));
+        let store: Arc<dyn Store> = Arc::new(crate::with_rules(&kinds, SealKeys::Off, FlatStore::in_memory));
         let cidr = Cidr::parse("10.0.0.0/8").expect("a network");
         let maker = Maker::new(store.clone(), cidr, NodePorts::default()).expect("a random device");
         Arc::new(Registry::new(kinds, store, Arc::new(maker)))

@@ -10,6 +10,9 @@ use coracle_http::{Answer, StatusCode};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+/// Closed objects that are named, of any number.
+const SHUT_NAMED_MAX: usize = 20;
+
 /// Name, whether `livez` minds it, and what is wrong if anything is.
 type Check = (&'static str, bool, fn(&store::Health) -> Option<String>);
 
@@ -84,6 +87,12 @@ fn all(health: &store::Health, asked: &page::HealthQuestion) -> Answer {
     }
     for damage in &health.damaged {
         let _ = writeln!(text, "[!]damaged file: {damage}");
+    }
+    if let Some(why) = &health.keyless {
+        let _ = writeln!(text, "[!]encryption: Secrets are not written: {why}");
+    }
+    for damage in health.shut.iter().take(SHUT_NAMED_MAX) {
+        let _ = writeln!(text, "[!]closed file: {}: {damage}", damage.file);
     }
     let full: String = health.fill.warnings.iter().map(|warning| format!("[!]full: {warning}\n")).collect();
     text.push_str(&full);

@@ -283,6 +283,17 @@ fn of_store(text: &mut String, store: &dyn Store, kinds: &Kinds) {
         "Files that could not be read as objects.",
         health.damaged.len() as u64,
     );
+    one(
+        text,
+        "coracle_store_closed_objects",
+        "gauge",
+        "Objects that are sealed by keys which are not at hand.",
+        health.shut.len() as u64,
+    );
+    if let Some(why) = &health.keyless {
+        head(text, "coracle_encryption_trouble", "gauge", "Why nothing can be sealed though a key file is named.");
+        line(text, "coracle_encryption_trouble", &[("why", why)], 1);
+    }
 }
 
 /// The kernel's figures of this process; unknown ones are left out.

@@ -460,6 +460,7 @@ mod tests {
             (Method::GET, "/openapi/v3/apis/apps/v1"),
             (Method::GET, page::BACKUP),
             (Method::POST, page::FLUSH),
+            (Method::POST, page::RESEAL),
             (Method::GET, page::ADOPTION),
             (Method::POST, page::ADOPTION),
             (Method::GET, "/apis/example.com/v1/namespaces/a/things/b"),

@@ -70,6 +70,10 @@ pub fn page(serve: &Serve, call: &Call, selector: &Selector) -> Result<ListPage,
             status.into()
         }
     })?;
+    // Whoever is given the others would take it for gone.
+    if let Some((key, why)) = page.shut.iter().find(|(key, _)| selector.fields.may_match(key)) {
+        return Err(Fault::damaged(key, why));
+    }
     let meta = ListMeta {
         revision: page.revision,
         continues: page.more.as_ref().map(|more| wanted.token(page.revision, &more.after, now)).unwrap_or_default(),

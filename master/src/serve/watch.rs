@@ -15,6 +15,8 @@ use crate::making::wall_clock;
 use crate::render;
 use crate::store::{Scope, Unwatched};
 use bytes::Bytes;
+use coracle_api::meta::Key;
+use coracle_api::selector::FieldSelector;
 use coracle_api::status::Status;
 use coracle_http::channel::channel;
 use coracle_http::{Answer, Body, StatusCode, Stream};
@@ -44,9 +46,13 @@ pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let kinds = serve.registry.kinds();
     // The request began with a table that is over by now: the client is told with its next one.
     let Some(kind) = kinds.shared(call.shown) else { return Ok(ended(call.form)) };
+    let fields = selector.fields.clone();
     let watcher = watches.views.watcher(call.form, kind.clone(), selector);
     let scope =
         Scope { resource: call.kind.resource.clone(), namespace: some(&call.namespace), name: some(&call.name) };
+    if after.is_none() {
+        refuse_shut(serve, &scope, &fields)?;
+    }
     let follower = watcher.clone();
     let watch = match serve.registry.store.watch(scope, after, Box::new(move |event| follower.tell(event))) {
         Ok(watch) => watch,
@@ -77,6 +83,16 @@ pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     });
     let lease = Box::new((watch.handle, ends));
     Ok(Answer::new(StatusCode::OK, call.form.stream_type(), Body::Stream(Stream { events, lease })))
+}
+
+/// Whoever follows the state of everything else would take what cannot be opened for gone.
+fn refuse_shut(serve: &Serve, scope: &Scope, fields: &FieldSelector) -> Result<(), Fault> {
+    let shut = serve.registry.store.health().shut;
+    let of = |key: &Key| scope.holds(key) && fields.may_match(key);
+    match shut.iter().find_map(|damage| Some((damage.key.as_ref().filter(|key| of(key))?, damage))) {
+        Some((key, damage)) => Err(Fault::damaged(key, &damage.why)),
+        None => Ok(()),
+    }
 }
 
 fn some(text: &str) -> Option<String> {

@@ -21,9 +21,10 @@ pub use derived::Derived;
 #[cfg(any(test, feature = "trial"))]
 pub use flat::trial;
 pub use flat::{
-    Backup, DiskError, Findings, FlatStore, GRAVES_MAX, HISTORY_BYTES_MAX, HISTORY_EVENTS_MAX, HISTORY_LIFE, Listing,
-    More, NO_STORE, OBJECT_BYTES_MAX, Opened, Page, Restored, Salvaged, Sketch, WATCHERS_MAX, Watch, WatchHandle,
-    identity, indented, inspect, is_key_name, is_none, megabytes, read_backup, restore, salvage,
+    Backup, DiskError, Findings, FlatStore, GRAVES_MAX, HISTORY_BYTES_MAX, HISTORY_EVENTS_MAX, HISTORY_LIFE, KEY_BYTES,
+    KEY_FILE_BYTES_MAX, KeyRing, Listing, More, NO_STORE, OBJECT_BYTES_MAX, Opened, Page, Restored, SEALED, Salvaged,
+    SealKeys, Sealing, SharedKeys, Sketch, WATCHERS_MAX, Watch, WatchHandle, identity, indented, inspect, is_key_name,
+    is_none, is_sealed_text, is_secret_file, key_line, megabytes, read_backup, restore, salvage,
 };
 pub(crate) use guard::locked;
 pub use store_api::Store;

@@ -1,6 +1,6 @@
 //! The words of the door: what is stored, written, refused, followed and reported.
 
-use super::Sketch;
+use super::{Sealing, Sketch};
 use crate::store::flat::document;
 use bytes::Bytes;
 use coracle_api::labels::LabelSet;
@@ -118,6 +118,10 @@ pub enum Refused {
     Damaged {
         why: String,
     },
+    /// It is to be sealed on the disk, and there is no key.
+    Sealed {
+        why: String,
+    },
     TooLarge {
         bytes: usize,
     },
@@ -145,6 +149,7 @@ impl fmt::Display for Refused {
             Refused::Stale { now } => write!(f, "somebody else wrote first; it is at revision {} now", now.revision),
             Refused::Claimed { claim, owner } => write!(f, "{} {} belongs to {owner}", claim.space, claim.value),
             Refused::Damaged { why } => write!(f, "its file is damaged: {why}"),
+            Refused::Sealed { why } => write!(f, "it is to be sealed, and cannot be: {why}"),
             Refused::TooLarge { bytes } => write!(f, "it is too large: {bytes} bytes"),
             Refused::Full { why } | Refused::Busy { why, .. } | Refused::Disk { why, .. } => f.write_str(why),
         }
@@ -243,6 +248,8 @@ pub struct StoreRules<'a> {
     pub durable_by_sketch: &'a (dyn Fn(&Key, &Sketch) -> Option<Durable> + Sync),
     /// How much of a loaded object was worth flash.
     pub durable: &'a dyn Fn(&Key, &Value) -> Durable,
+    /// What is sealed on the disk.
+    pub sealing: Sealing,
 }
 
 pub struct KindRow {
@@ -348,6 +355,10 @@ pub struct Health {
     /// Why the files are not what was written; that much is safe all the same.
     pub behind: Option<String>,
     pub damaged: Vec<Damage>,
+    /// Objects that are sealed by keys that are not at hand.
+    pub shut: Vec<Damage>,
+    /// Why nothing can be sealed though a key file is named.
+    pub keyless: Option<String>,
     /// The problems since the start that are solved.
     pub remarks: Vec<String>,
     /// Edits of files that did not have the effect that their author may expect: shown until the next start.

@@ -36,6 +36,7 @@ pub fn with_rules<T>(then: impl FnOnce(&StoreRules) -> T) -> T {
         kind: kind.into(),
     };
     then(&StoreRules {
+        sealing: Default::default(),
         kinds: KINDS.map(row).into(),
         claims: &|_, _| Vec::new(),
         fault: &|_, _| None,

@@ -131,6 +131,7 @@ impl Master {
             kind: kind.kind.clone(),
         };
         let rules = store::StoreRules {
+            sealing: Default::default(),
             edited: &|_, object| Ok(object),
             home: &|_| None,
             durable_by_sketch: &|_, _| None,

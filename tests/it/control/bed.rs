@@ -146,6 +146,7 @@ impl Bed {
             kind: kind.kind.clone(),
         };
         let rules = store::StoreRules {
+            sealing: Default::default(),
             edited: &|_, object| Ok(object),
             home: &|_| None,
             durable_by_sketch: &|_, _| None,

@@ -15,6 +15,8 @@ use super::content::FILE_BYTES_MAX;
 use super::content::OBJECT_BYTES_MAX;
 use super::document::Crc;
 use super::folders::OBJECTS;
+use super::seal::Sealing;
+use super::seal::keys::is_sealed_text;
 use super::setup::REVISION_MAX;
 use super::{document, names};
 use crate::store::{FlatStore, LeftOut, Store, locked};
@@ -29,6 +31,8 @@ use std::sync::Arc;
 
 /// The form that this program writes. It reads the form before, too, which has no keys.
 const BACKUP: u32 = 2;
+/// The same where objects and keys are sealed, as they lie on the disk.
+const BACKUP_SEALED: u32 = 3;
 /// Files of keys in one backup.
 const KEYS_MAX: usize = 1000;
 /// A line is an object and its place.
@@ -83,13 +87,15 @@ pub struct Backup {
     first: Option<First>,
     objects: std::vec::IntoIter<(Arc<Key>, Bytes, Durable)>,
     keys: Vec<(String, String)>,
+    sealing: Sealing,
     count: usize,
     crc: Crc,
     ended: bool,
 }
 
 impl FlatStore {
-    /// Everything durable, as it is now. `keys`: name and content of the files of the cluster's keys.
+    /// Everything durable, as it is now; sealed as it lies on the disk. `keys`: name and content of the files of the
+    /// cluster's keys, which are all sealed where there is a key.
     pub fn backup(&self, keys: Vec<(String, String)>) -> Backup {
         let state = self.state();
         let durable = state.all().filter(|entry| entry.file_crc.is_some());
@@ -98,15 +104,24 @@ impl FlatStore {
         let damaged = state.all_damage().cloned();
         let unknown =
             state.unknown().map(|(folder, why)| LeftOut { file: format!("{OBJECTS}/{folder}"), why: why.to_owned() });
+        let shut = state.shut().values().cloned();
+        let sealing = state.sealer().clone();
+        let seal = |(name, text): (String, String)| {
+            let text = if is_sealed_text(&text) { text } else { sealing.keys.seal_text(&name, &text) };
+            (name, text)
+        };
+        let keys: Vec<(String, String)> = keys.into_iter().map(seal).collect();
+        let is_sealed = sealing.keys.current().is_some() || keys.iter().any(|(_, text)| is_sealed_text(text));
         let trouble = locked(&self.inner.trouble);
         let (foreign, left_alone) = (trouble.foreign.clone(), trouble.left_alone.clone());
         let first = First {
-            backup: BACKUP,
+            backup: if is_sealed { BACKUP_SEALED } else { BACKUP },
             store: self.uuid().to_owned(),
             revision: state.revision().0,
             objects: objects.len(),
             left_out: damaged
                 .chain(foreign)
+                .chain(shut)
                 .map(|damage| LeftOut { file: damage.file, why: damage.why })
                 .chain(left_alone)
                 .chain(unknown)
@@ -118,6 +133,7 @@ impl FlatStore {
             first: Some(first),
             objects: objects.into_iter(),
             keys,
+            sealing,
             crc: Crc::default(),
             ended: false,
         }
@@ -146,6 +162,7 @@ impl Iterator for Backup {
                 return Some(piece.into());
             };
             let object = document::durable_part(&json, durable, None).unwrap_or(json);
+            let object = self.sealing.at_rest(&key, object);
             let Ok(object) = serde_json::from_slice::<&RawValue>(&object) else {
                 // A start believes most of a file unread that a store has put. Who restores from this is told that it
                 // is not whole.
@@ -184,7 +201,7 @@ pub fn read(
             .map_err(|_| "it does not begin as a backup of coracle-master does".to_owned())?,
         false => return Err("it is empty".to_owned()),
     };
-    if first.backup > BACKUP {
+    if first.backup > BACKUP_SEALED {
         return Err(format!(
             "it is of form {}, made by a newer coracle-master: restore it with that version",
             first.backup

@@ -20,6 +20,8 @@ use super::folders::{OBJECTS, TMP};
 use super::head::{HEAD, Head};
 use super::journal::record::Was;
 use super::protocol::{Protocol, ProtocolRule};
+use super::seal::keys::SealKey;
+use super::seal::{Sealing, has_sealed_part, sealed};
 use super::summary::Sketch;
 use super::{document, names};
 use bytes::Bytes;
@@ -38,24 +40,32 @@ pub struct NewFile {
     crc: u32,
     /// The revision of the durable part; the object's own may be later.
     revision: Option<Revision>,
+    /// The key by which the file is sealed, and of which object it is.
+    seal: Option<(Arc<SealKey>, Arc<Key>)>,
 }
 
 impl NewFile {
     /// An object that has just become durable. None: nothing of it is.
-    pub fn of(entry: &entry::Entry) -> Option<NewFile> {
+    pub fn of(entry: &entry::Entry, sealing: &Sealing) -> Option<NewFile> {
         let entry::Entry { stored, durable, file_crc, .. } = entry;
         Some(NewFile {
             json: stored.json.clone(),
             durable: *durable,
             crc: (*file_crc)?,
             revision: Some(stored.revision),
+            seal: sealing.key_of(&stored.key).ok().flatten().map(|seal| (seal.clone(), stored.key.clone())),
         })
     }
 
     /// A durable part by itself, compact.
     pub fn part(json: Bytes) -> NewFile {
         let crc = document::crc32(&json);
-        NewFile { json, durable: Durable::Whole, crc, revision: None }
+        NewFile { json, durable: Durable::Whole, crc, revision: None, seal: None }
+    }
+
+    /// The text itself is sealed, and says nothing of the object: it stays as it is.
+    fn is_sealed_text(&self) -> bool {
+        self.seal.is_none() && self.revision.is_none() && has_sealed_part(&self.json)
     }
 
     /// The approximate disk space of its file.
@@ -68,7 +78,11 @@ impl NewFile {
         if document::crc32(&self.json) == self.crc {
             return self.json.clone();
         }
-        let compact = document::durable_part(&self.json, self.durable, self.revision).unwrap_or_default();
+        let part = || document::durable_part(&self.json, self.durable, self.revision).unwrap_or_default();
+        let compact = match &self.seal {
+            Some((seal, key)) => sealed(seal, key, &part()).unwrap_or_default(),
+            None => part(),
+        };
         debug_assert_eq!(document::crc32(&compact), self.crc, "{}", String::from_utf8_lossy(&compact));
         compact
     }
@@ -120,6 +134,7 @@ impl Dirty {
     /// What of an object lives in memory alone has changed. Its file is still to say the same.
     pub fn share(&mut self, entry: &entry::Entry) {
         if let Some(Due { wanted: Some(wanted), .. }) = self.keys.get_mut(&entry.stored.key)
+            && !wanted.is_sealed_text()
             && let Some(revision) = wanted.revision.or_else(|| Sketch::of(&wanted.json)?.revision())
         {
             wanted.revision = Some(revision);

@@ -107,7 +107,8 @@ impl FlatStore {
                         let was = Was::of(change.former_crc);
                         match &change.step {
                             Durability::Put(_) | Durability::Remove => {
-                                let wanted = change.entry.as_ref().and_then(NewFile::of);
+                                let sealing = state.sealer();
+                                let wanted = change.entry.as_ref().and_then(|entry| NewFile::of(entry, sealing));
                                 writer.dirty.add(change.key.clone(), wanted, was, uptime);
                             }
                             Durability::Keep => change.entry.iter().for_each(|entry| writer.dirty.share(entry)),

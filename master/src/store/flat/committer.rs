@@ -22,6 +22,8 @@ pub struct Committer {
     pub head: Head,
     pub dirty: Dirty,
     pub incidents: Incidents,
+    /// What is to be written anew by another key.
+    pub purge: Option<Purge>,
     /// How large the journal may be.
     pub limits: Limits,
     pub checkpointing: bool,
@@ -43,6 +45,14 @@ pub struct Committer {
     /// Acknowledged records are missing: nothing is written before a person has looked.
     pub frozen: Option<String>,
     pub closed: bool,
+}
+
+/// What is to be written anew.
+pub struct Purge {
+    /// The key that seals; empty: none does.
+    pub id: String,
+    /// The last segment that may have an object in an earlier form. `None`: not all are written anew.
+    pub through: Option<u64>,
 }
 
 impl Committer {

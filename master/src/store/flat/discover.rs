@@ -4,7 +4,7 @@
 //! for this one's.
 
 use super::disk::Disk;
-use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
+use super::head::{FORMAT_SEALED, HEAD, HEAD_BYTES_MAX, Head};
 use super::journal::record::{Line, Record};
 use super::journal::recover::{JournalPlace, Missing, Recovered, ScannedSegment, recover};
 use super::journal::scan::{self, scan};
@@ -94,7 +94,7 @@ pub fn find_head(disk: &dyn Disk) -> Result<(Option<Head>, bool), OpenError> {
             return Err(OpenError::Io { path: PathBuf::from(HEAD), error: io::Error::new(error.kind(), why) });
         }
     };
-    if let Some(format) = Head::format_of(&text).filter(|format| *format > u64::from(FORMAT)) {
+    if let Some(format) = Head::format_of(&text).filter(|format| *format > u64::from(FORMAT_SEALED)) {
         return Err(OpenError::Newer { dir: PathBuf::from(HEAD), format });
     }
     let head = Head::from_text(&text);

@@ -219,7 +219,7 @@ pub fn durable_part(compact: &[u8], durable: Durable, revision: Option<Revision>
 }
 
 /// The fields of an object, as text.
-type Fields<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
+pub type Fields<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
 
 /// A list of field owners without the owners of status fields. None: the list has no such owners.
 fn outlasting(owners: &RawValue) -> Option<Option<Box<RawValue>>> {
@@ -290,7 +290,7 @@ fn metadata_mut(document: &mut Value) -> Option<&mut Map<String, Value>> {
 
 /// The fields of an object, sorted, as they are written down: apiVersion and kind lead, for people and for whoever
 /// reads the front of the bytes.
-fn written<'a, V: Serialize>(fields: impl Iterator<Item = (&'a str, V)>) -> Vec<u8> {
+pub fn written<'a, V: Serialize>(fields: impl Iterator<Item = (&'a str, V)>) -> Vec<u8> {
     let mut fields: Vec<(&str, V)> = fields.collect();
     fields.sort_by_key(|(name, _)| match *name {
         "apiVersion" => 0,

@@ -14,3 +14,17 @@ pub struct ForeignFiles {
     /// Why nothing can be written in the place of each.
     pub files: BTreeMap<Key, Damage>,
 }
+
+/// The sum and the number of some files.
+#[derive(Default)]
+pub struct Counted {
+    pub sum: Sums,
+    pub count: u64,
+}
+
+impl Counted {
+    pub fn add(&mut self, key: &Key, crc: u32) {
+        self.sum.add(key, crc);
+        self.count += 1;
+    }
+}

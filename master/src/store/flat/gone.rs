@@ -51,7 +51,9 @@ impl FlatStore {
         let durable = |entry: &Entry| {
             let object =
                 document::durable_part(&entry.stored.json, entry.durable, None).filter(|_| entry.file_crc.is_some())?;
-            Some((entry.stored.key.clone(), object))
+            let key = entry.stored.key.clone();
+            let object = state.sealer().at_rest(&key, object);
+            Some((key, object))
         };
         for (key, object) in state.all().filter_map(durable).collect::<Vec<_>>() {
             state.rewritten(&key, document::crc32(&object));

@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 
 /// The form of the directory that this program writes. Earlier forms are read as well: 1, the same files without a
 /// journal; 2, a journal whose lines do not say which segment they belong to; 3, one sum over all files.
-pub const FORMAT: u32 = 4;
+pub const FORMAT_PLAIN: u32 = 4;
+/// The same where some objects may be sealed. It is the newest that is read.
+pub const FORMAT_SEALED: u32 = 5;
 /// HEAD.json is a line of some 2,500 bytes; that of a newer master may be longer, and is still to be known for one.
 pub const HEAD_BYTES_MAX: usize = 16 << 20;
 pub const HEAD: &str = "HEAD.json";
@@ -51,6 +53,9 @@ pub struct Head {
     /// Every object's file had a stamp: a file without a stamp was replaced by another program.
     #[serde(default)]
     pub stamped: bool,
+    /// The id of the key by which everything is sealed that should be; nothing older lies in the journal. Empty: none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub sealed: String,
 }
 
 impl Head {

@@ -6,7 +6,7 @@ use super::disk::{self, Disk, RealDisk, What};
 use super::disk_error::{DiskError, failed};
 use super::files::Files;
 use super::folders::{OBJECTS, QUARANTINE, TMP, make_folder};
-use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
+use super::head::{HEAD, HEAD_BYTES_MAX, Head};
 use super::journal::record::Record;
 use super::journal::recover::{Missing, Position, Recovered};
 use super::journal::{self, Journal, WAL};
@@ -228,18 +228,7 @@ fn give_up(disk: Arc<dyn Disk>, loaded: &Loaded, found: &FoundJournal) -> Result
     let was = loaded.writer.head.clone();
     // What was set aside before is not among those that are counted now, and the evidence is none of them.
     let incidents = quarantine::next_number(&*disk).unwrap_or(was.incidents);
-    let head = Head {
-        format: FORMAT,
-        wal: Some(start),
-        reserved,
-        clean: false,
-        files,
-        summed,
-        objects,
-        incidents,
-        stamped,
-        ..was
-    };
+    let head = Head { wal: Some(start), reserved, clean: false, files, summed, objects, incidents, stamped, ..was };
     head.write(&*disk, &Protocol::WHOLE)
 }
 

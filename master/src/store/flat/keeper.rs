@@ -11,7 +11,7 @@ use super::committer::Committer;
 use super::disk_error::{DiskError, failed};
 use super::folders::here;
 use super::handle::Inner;
-use super::head::{FORMAT, Head};
+use super::head::Head;
 use super::journal;
 use super::setup::{KEEPER_BEGINS_AFTER, SPARED_SEGMENTS};
 use super::sums::Sums;
@@ -77,6 +77,8 @@ impl FlatStore {
     pub(crate) fn tend(&self) -> Option<Duration> {
         self.heal();
         self.refill();
+        // What the disk says to it is noted once, and the next time comes with the disk's next.
+        self.reseal_if_due().ok();
         if self.checkpoint_is_due() {
             let before = locked(&self.inner.trouble).behind.clone();
             // Once, however often it is tried.
@@ -157,6 +159,7 @@ impl FlatStore {
         let uptime = self.uptime();
         let old = writer.dirty.since().is_some_and(|since| uptime >= since + CHECKPOINT_AFTER);
         let due = old
+            || writer.purge.as_ref().is_some_and(|purge| purge.through.is_some())
             || writer.full
             || writer.journal.is_lost()
             || writer.unsettled.is_some()
@@ -195,6 +198,8 @@ impl FlatStore {
             return Ok(None);
         }
         let moved = self.go_on_elsewhere(&mut writer);
+        let setup = &self.inner.setup;
+        let moved = moved.and_then(|()| writer.leave_for_purge(&setup.protocol, setup));
         let position = Some(writer.journal.position());
         if moved.is_ok() && writer.dirty.is_empty() && writer.head.wal == position {
             return Ok(None);
@@ -212,7 +217,6 @@ impl FlatStore {
         writer.timed = false;
         writer.journal.fresh_bytes = 0;
         let head = Head {
-            format: FORMAT,
             wal: position,
             reserved: writer.journal.reserved(),
             clean: false,
@@ -280,6 +284,7 @@ impl FlatStore {
                 if let Some(position) = writer.head.wal {
                     writer.journal.retire(position, uptime);
                 }
+                writer.purge(&self.inner.setup.protocol);
                 writer.forget(uptime);
             }
             Err(error) => {

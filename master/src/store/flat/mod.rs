@@ -6,6 +6,7 @@
 //!     wrong, last events)
 //! names, document, draft, summary, outline, content, foreign PURE (paths, JSON, what the store must know of it,
 //!     whether it fits its place, files of kinds that are not known)
+//! planned PURE (what a write comes to)
 //! queue, commit (writers in a row, one batch at a time) · committer (what it writes with)
 //!     · journal (where a batch becomes durable)
 //! checkpoint, files (one JSON file an object, behind the journal) · keeper, bell (the one thread, how it is called)
@@ -16,6 +17,7 @@
 //!     · backup, restore
 //! scrub, round (all files read again, now and then) · stall (a disk that does not answer)
 //!     · gone (a directory that is taken away)
+//! seal PURE (how Secrets lie on the disk) · reseal (by another key)
 //! lock (whose it is) · follow (watchers) · disk, disk_error (the system calls) · folders (how they are called)
 //!     · protocol, setup PURE (the rules, the sizes)
 //! ```
@@ -49,13 +51,16 @@ mod open;
 mod outline;
 mod pages;
 mod parallel_read;
+mod planned;
 mod protocol;
 mod quarantine;
 mod queue;
+mod reseal;
 mod restore;
 mod room;
 mod round;
 mod scrub;
+mod seal;
 mod setup;
 mod stall;
 mod start;
@@ -80,6 +85,10 @@ pub use open::Opened;
 pub use pages::{Listing, More, Page};
 pub use restore::restore;
 pub use room::megabytes;
+pub use seal::keys::{
+    KEY_BYTES, KEY_FILE_BYTES_MAX, KeyRing, SealKeys, SharedKeys, is_sealed_text, is_secret_file, line as key_line,
+};
+pub use seal::{SEALED, Sealing};
 pub use state::GRAVES_MAX;
 pub use summary::Sketch;
 

@@ -303,14 +303,18 @@ impl Store for FlatStore {
     fn health(&self) -> Health {
         let state = self.state();
         let (damaged, fill) = (state.all_damage().cloned().collect(), state.room().fill());
+        let shut = state.shut().values().cloned().collect();
+        let keyless = state.sealer().keys.why_lost().map(str::to_owned);
         drop(state);
         let silent = || self.inner.silence.complaint(self.uptime(), self.inner.setup.silence);
-        locked(&self.inner.trouble).health(damaged, fill, silent)
+        let health = locked(&self.inner.trouble).health(damaged, fill, silent);
+        Health { shut, keyless, ..health }
     }
 }
 
 /// What is damaged counts as existing, now and then.
 fn with_damaged(page: Page, listing: &Listing, state: &StoreState) -> Page {
     let damaged = state.damaged_listed(listing, page.more.as_ref().map(|more| &*more.after));
-    Page { damaged, ..page }
+    let shut = damaged.iter().filter_map(|key| Some((key.clone(), state.shut().get(key)?.to_asker()))).collect();
+    Page { damaged, shut, ..page }
 }

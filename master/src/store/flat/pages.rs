@@ -57,6 +57,8 @@ pub struct Page {
     pub items: Vec<Stored>,
     /// Keys in between whose files are damaged: they exist, but cannot be shown.
     pub damaged: Vec<Key>,
+    /// Those of them that are whole, and sealed by keys which are not at hand; and why.
+    pub shut: Vec<(Key, String)>,
     /// None: this is the end.
     pub more: Option<More>,
 }
@@ -83,7 +85,7 @@ pub fn fill<'a>(listing: &Listing, revision: Revision, candidates: impl Iterator
             remaining => Some(More { after: last.key.clone(), remaining: Some(remaining) }),
         },
     };
-    Page { revision, items, damaged: Vec::new(), more }
+    Page { revision, items, damaged: Vec::new(), shut: Vec::new(), more }
 }
 
 /// The objects of a listing before `since`, which are all events after that moment, oldest first. `now` is what is so,

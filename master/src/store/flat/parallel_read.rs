@@ -7,7 +7,9 @@ use super::content::FILE_BYTES_MAX;
 use super::disk::Disk;
 use super::document;
 use super::folders::OBJECTS;
+use super::seal::{Form, Sealing};
 use bytes::Bytes;
+use coracle_api::meta::Key;
 use nix::sys::resource::{UsageWho, getrusage};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -30,6 +32,8 @@ pub struct FileText {
     pub compact: Bytes,
     /// The checksum of the text without white space, in the order of the file.
     pub crc: u32,
+    /// How the object lies in the file; `compact` is opened where that can be.
+    pub form: Form,
 }
 
 /// The results of `work` for each, in order. It is lent memory to work in.
@@ -126,6 +130,20 @@ pub fn both<A, B: Send>(files: u64, one: impl FnOnce() -> A, other: impl Fn() ->
     })
 }
 
+impl FileText {
+    /// What is sealed is opened.
+    pub fn opened(self, key: &Key, sealing: &Sealing) -> FileText {
+        let (compact, form) = sealing.opened(key, self.compact);
+        FileText { compact, form, ..self }
+    }
+
+    /// The object of a record of the journal.
+    pub fn of_record(key: &Key, object: &Bytes, sealing: &Sealing) -> FileText {
+        let text = FileText { compact: object.clone(), crc: document::crc32(object), form: Form::Plain };
+        text.opened(key, sealing)
+    }
+}
+
 /// An object's file as it lies there.
 pub fn read(disk: &dyn Disk, path: &str) -> io::Result<Vec<u8>> {
     disk.read(&format!("{OBJECTS}/{path}"), FILE_BYTES_MAX)
@@ -136,13 +154,13 @@ pub fn text(bytes: &[u8], scratch: &mut Vec<u8>) -> FileText {
     let FileText { crc, .. } = sum(bytes, scratch);
     // In the store's own order it need not be read whole later on, and held twice until then.
     let ordered = if document::leads(scratch) { None } else { document::ordered(bytes) };
-    FileText { compact: ordered.unwrap_or_else(|| Bytes::copy_from_slice(scratch)), crc }
+    FileText { compact: ordered.unwrap_or_else(|| Bytes::copy_from_slice(scratch)), crc, form: Form::Plain }
 }
 
 /// The checksum alone, for a file whose content is known from elsewhere.
 pub fn sum(bytes: &[u8], scratch: &mut Vec<u8>) -> FileText {
     document::stripped(bytes, scratch);
-    FileText { compact: Bytes::new(), crc: document::crc32(scratch) }
+    FileText { compact: Bytes::new(), crc: document::crc32(scratch), form: Form::Plain }
 }
 
 #[cfg(test)]

@@ -5,14 +5,18 @@ use super::disk::{Disk, RealDisk};
 use super::disk_error::failed;
 use super::files::Files;
 use super::folders::{OBJECTS, QUARANTINE, TMP, make_folder};
-use super::head::{FORMAT, HEAD, Head};
+use super::head::{FORMAT_PLAIN, FORMAT_SEALED, HEAD, Head};
 use super::journal::WAL;
 use super::lock::{self, LOCK};
 use super::protocol::Protocol;
+use super::seal::keys::{SealKeys, is_sealed_text, is_secret_file};
+use super::seal::{Form, Sealing};
 use super::setup::LOST_REVISIONS;
 use super::sums::Sums;
 use super::{discover, disk, document};
+use bytes::Bytes;
 use coracle_api::meta::Key;
+use std::borrow::Cow;
 use std::fs;
 use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
@@ -23,14 +27,28 @@ const KEYS: &str = "keys";
 const STAGED: &str = "tmp/restored";
 
 /// Writes what a backup holds into a data directory that holds nothing yet. `file` is called for the backup, twice:
-/// nothing is written before all of it was read.
-pub fn restore<R: BufRead>(dir: &Path, file: impl Fn() -> io::Result<R>) -> Result<Restored, String> {
+/// nothing is written before all of it was read, and before it is known that `sealing` opens all that is sealed in it.
+pub fn restore<R: BufRead>(
+    dir: &Path,
+    file: impl Fn() -> io::Result<R>,
+    sealing: &Sealing,
+) -> Result<Restored, String> {
     let opened = || file().map_err(|error| error.to_string());
-    let restored = read(opened()?, |_, _| Ok(()), |_, _| Ok(()))?;
+    let mut any_sealed = false;
+    let opens_object = |key: Key, object: &[u8]| {
+        let form = if sealing.seals(&key) { sealing.opened(&key, compact_of(object)).1 } else { Form::Plain };
+        any_sealed |= form != Form::Plain;
+        if let Form::Shut(why) = form { Err(keyless(&key.to_string(), &why)) } else { Ok(()) }
+    };
+    let opens_key = |name: &str, text: &str| {
+        sealing.keys.open_text(name, text.to_owned()).map(drop).map_err(|why| keyless(name, &why))
+    };
+    let restored = read(opened()?, opens_object, opens_key)?;
+    let format = if any_sealed { FORMAT_SEALED } else { FORMAT_PLAIN };
     let folders = Fresh::folders(dir);
     let done = RealDisk::new(dir)
         .map_err(|error| format!("{}: {error}", dir.display()))
-        .and_then(|disk| fill(&disk, dir, opened, &restored));
+        .and_then(|disk| fill(&disk, dir, opened, (&restored, &sealing.keys, format)));
     if done.is_err() {
         folders.remove_empty();
     }
@@ -41,15 +59,15 @@ fn fill<R: BufRead>(
     disk: &RealDisk,
     dir: &Path,
     opened: impl Fn() -> Result<R, String>,
-    restored: &Restored,
+    (restored, keys, format): (&Restored, &SealKeys, u32),
 ) -> Result<(), String> {
     discover::refuse_newer(disk, dir).and_then(|()| discover::find_head(disk)).map_err(|error| error.to_string())?;
     let unlocked = Fresh::inside(dir, &[LOCK]);
     let _lock = lock::lock(dir).map_err(|error| error.to_string())?;
     // Nobody else makes anything from here on.
     let fresh = Fresh::inside(dir, &[HEAD, OBJECTS, TMP, KEYS]);
-    let done = free(disk, dir, restored)
-        .and_then(|()| put(disk, STAGED, &opened, restored).map_err(|error| format!("{}: {error}", dir.display())));
+    let put = || put(disk, STAGED, &opened, (restored, keys, format));
+    let done = free(disk, dir, restored).and_then(|()| put().map_err(|error| format!("{}: {error}", dir.display())));
     clear(disk, dir);
     if done.is_err() {
         fresh.remove();
@@ -98,7 +116,7 @@ fn put<R: BufRead>(
     disk: &RealDisk,
     staged: &str,
     opened: impl Fn() -> Result<R, String>,
-    restored: &Restored,
+    (restored, keys, format): (&Restored, &SealKeys, u32),
 ) -> Result<(), String> {
     make_folder(disk, TMP).map_err(|error| error.to_string())?;
     disk.remove_tree(staged).map_err(|error| failed("remove", staged)(error).to_string())?;
@@ -111,7 +129,7 @@ fn put<R: BufRead>(
             sums.add(&key, document::crc32(&compact));
             files.bring(disk, &key, Some(&compact)).map_err(|error| error.to_string())
         };
-        read(opened()?, bring, |name, text| put_key(disk, staged, name, text))?;
+        read(opened()?, bring, |name, text| put_key(disk, staged, name, lies(keys, name, text)?.as_ref()))?;
         make_folder(disk, &format!("{staged}/{OBJECTS}")).map_err(|error| error.to_string())?;
         if files.settle(disk).map_err(|error| error.to_string())? {
             break sums;
@@ -121,7 +139,7 @@ fn put<R: BufRead>(
     let reserved = restored.revision + LOST_REVISIONS;
     // With the number and the sum in HEAD.json, a start notices missing or different files.
     let (objects, files, summed) = (restored.objects as u64, sums, true);
-    let head = Head { format: FORMAT, store, wal: None, reserved, objects, files, summed, ..Head::default() };
+    let head = Head { format, store, wal: None, reserved, objects, files, summed, ..Head::default() };
     let done = (|| {
         head.write(disk, &Protocol::WHOLE)?;
         // An empty folder may exist at this path.
@@ -136,6 +154,24 @@ fn put<R: BufRead>(
         disk.sync_dir("").map_err(failed("fsync", HEAD))
     })();
     done.map_err(|error| error.to_string())
+}
+
+fn compact_of(object: &[u8]) -> Bytes {
+    let mut compact = Vec::new();
+    document::stripped(object, &mut compact);
+    compact.into()
+}
+
+fn keyless(what: &str, why: &str) -> String {
+    format!("{what}: {why}; nothing was written")
+}
+
+/// A file of the cluster's keys as it lies in its folder: only private keys are sealed there.
+fn lies<'t>(keys: &SealKeys, name: &str, text: &'t str) -> Result<Cow<'t, str>, String> {
+    match is_sealed_text(text) && !is_secret_file(name) {
+        true => keys.open_text(name, text.to_owned()).map(Cow::Owned),
+        false => Ok(Cow::Borrowed(text)),
+    }
 }
 
 /// Writes a file of the cluster's keys.

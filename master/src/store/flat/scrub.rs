@@ -86,6 +86,7 @@ impl FlatStore {
             let was = Was::of(state.get(key).and_then(|entry| entry.file_crc));
             let object =
                 state.get(key).and_then(|entry| document::durable_part(&entry.stored.json, entry.durable, None));
+            let object = object.map(|object| state.sealer().at_rest(key, object));
             // Deleted, or written since: then its file is on its way.
             let Some(object) = object.filter(|_| !writer.dirty.holds(key)) else { return false };
             state.rewritten(key, crc32(&object));

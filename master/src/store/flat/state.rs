@@ -1,14 +1,16 @@
 //! PURE. The objects in memory: `decide` says what a write would change, the disk makes it durable, `apply` makes it
 //! visible.
 
-use super::content::OBJECT_BYTES_MAX;
-use super::draft::{DiskPart, NewObject, Operation, PreparedWrite};
+use super::draft::{Operation, PreparedWrite};
 use super::entry::{Durability, Entry, PlannedChange, WriteVerdict};
-use super::foreign::ForeignFiles;
+use super::foreign::{Counted, ForeignFiles};
+use super::names;
 use super::pages::Listing;
+use super::planned::{change, put};
 use super::room::{StoreRoom, StoreUsage};
+use super::seal::Sealing;
+use super::seal::keys::SealKeys;
 use super::sums::Sums;
-use super::{document, names};
 use crate::store::{Claimed, Damage, Event, Refused, Stored, UNSEEN};
 use coracle_api::meta::{Claim, Key, Resource, Revision};
 use std::collections::{BTreeMap, VecDeque};
@@ -46,6 +48,9 @@ pub struct StoreState {
     unread: Vec<(String, Damage)>,
     /// Files that are not touched: nobody can say what these objects are.
     foreign: BTreeMap<Key, Damage>,
+    /// The same of objects that are sealed by keys which are not at hand.
+    shut: BTreeMap<Key, Damage>,
+    sealing: Sealing,
 }
 
 impl StoreState {
@@ -69,6 +74,8 @@ impl StoreState {
             room,
             unread,
             foreign: BTreeMap::new(),
+            shut: BTreeMap::new(),
+            sealing: Sealing::default(),
         };
         for (key, entry) in &objects {
             state.claim(key, &entry.claims);
@@ -82,6 +89,35 @@ impl StoreState {
     pub fn beside(self, foreign: ForeignFiles) -> StoreState {
         let (files, files_count) = (self.files.plus(foreign.sum), self.files_count + foreign.count);
         StoreState { files, files_count, foreign: foreign.files, ..self }
+    }
+
+    /// Objects that are sealed by keys which are not at hand, and all their files.
+    pub fn shutting(self, shut: BTreeMap<Key, Damage>, counted: [Counted; 2]) -> StoreState {
+        let files = counted.iter().fold(self.files, |sum, some| sum.plus(some.sum));
+        let files_count = counted.iter().fold(self.files_count, |count, some| count + some.count);
+        StoreState { files, files_count, shut, ..self }
+    }
+
+    pub fn sealing(self, sealing: Sealing) -> StoreState {
+        StoreState { sealing, ..self }
+    }
+
+    pub fn sealer(&self) -> &Sealing {
+        &self.sealing
+    }
+
+    /// By other keys from now on.
+    pub fn seal_by(&mut self, keys: SealKeys) {
+        self.sealing.keys = keys;
+    }
+
+    pub fn shut(&self) -> &BTreeMap<Key, Damage> {
+        &self.shut
+    }
+
+    /// What is not written in the place of.
+    fn untouched(&self, key: &Key) -> Option<&Damage> {
+        self.foreign.get(key).or_else(|| self.shut.get(key))
     }
 
     /// So many bytes in all, from now on.
@@ -139,7 +175,7 @@ impl StoreState {
             let path = names::path(key);
             self.unread.iter().find(|(folder, _)| path.starts_with(folder.as_str())).map(|(_, damage)| damage)
         };
-        self.damaged.get(key).or_else(|| self.foreign.get(key)).or_else(unread)
+        self.damaged.get(key).or_else(|| self.untouched(key)).or_else(unread)
     }
 
     /// Some objects may not be known. A folder ends with its slash.
@@ -189,8 +225,9 @@ impl StoreState {
             damaged.range((listing.from(), Bound::Unbounded)).map(|(key, _)| key).take_while(inside).cloned().collect()
         };
         let mut keys = of(&self.damaged);
-        if !self.foreign.is_empty() {
+        if !self.foreign.is_empty() || !self.shut.is_empty() {
             keys.extend(of(&self.foreign));
+            keys.extend(of(&self.shut));
             keys.sort_unstable();
         }
         keys
@@ -210,18 +247,18 @@ impl StoreState {
         let key = draft.key;
         match draft.wish {
             Operation::Put { seen: None, document } => {
-                if let Some(damage) = self.damaged.get(&key).or_else(|| self.foreign.get(&key)) {
+                if let Some(damage) = self.damaged.get(&key).or_else(|| self.untouched(&key)) {
                     return Err(Refused::Damaged { why: damage.to_asker() });
                 }
                 if let Some(entry) = self.objects.get(&key) {
                     return Err(Refused::Exists { revision: Some(entry.stored.revision) });
                 }
                 self.check_claims(&key, &document.claims, uptime, false)?;
-                put(Arc::new(key), *document, revision, None)
+                put(&self.sealing, Arc::new(key), *document, revision, None)
             }
             Operation::Put { seen: Some(UNSEEN), document } if self.damaged.contains_key(&key) => {
                 self.check_claims(&key, &document.claims, uptime, false)?;
-                put(Arc::new(key), *document, revision, None)
+                put(&self.sealing, Arc::new(key), *document, revision, None)
             }
             Operation::Put { seen: Some(seen), document } => {
                 let entry = self.seen(&key, seen)?;
@@ -229,7 +266,7 @@ impl StoreState {
                     return Ok(WriteVerdict::Unchanged(entry.stored.clone()));
                 }
                 self.check_claims(&key, &document.claims, uptime, true)?;
-                put(entry.stored.key.clone(), *document, revision, Some(entry))
+                put(&self.sealing, entry.stored.key.clone(), *document, revision, Some(entry))
             }
             Operation::Delete { seen } => {
                 if let Some(damage) = self.damaged.get(&key) {
@@ -296,7 +333,7 @@ impl StoreState {
     }
 
     fn seen(&self, key: &Key, seen: Revision) -> Result<&Entry, Refused> {
-        if let Some(damage) = self.damaged.get(key).or_else(|| self.foreign.get(key)) {
+        if let Some(damage) = self.damaged.get(key).or_else(|| self.untouched(key)) {
             return Err(Refused::Damaged { why: damage.to_asker() });
         }
         let entry = self.objects.get(key).ok_or(Refused::Missing)?;
@@ -358,37 +395,4 @@ impl StoreState {
             }
         }
     }
-}
-
-fn change(change: PlannedChange) -> WriteVerdict {
-    WriteVerdict::Change(Box::new(change))
-}
-
-fn put(
-    key: Arc<Key>,
-    document: NewObject,
-    revision: Revision,
-    former: Option<&Entry>,
-) -> Result<WriteVerdict, Refused> {
-    let kept = former.filter(|former| document.is_on_disk(former)).and_then(|former| former.file_crc);
-    let json = document.text.at(revision);
-    if json.len() > OBJECT_BYTES_MAX {
-        return Err(Refused::TooLarge { bytes: json.len() });
-    }
-    let (step, file_crc) = match (document.part, kept) {
-        (DiskPart::Nothing, _) if former.is_some_and(|former| former.file_crc.is_some()) => (Durability::Remove, None),
-        (DiskPart::Nothing, _) => (Durability::Keep, None),
-        (_, Some(crc)) => (Durability::Keep, Some(crc)),
-        (part, None) => {
-            let part = if let DiskPart::Less(text) = part { text.at(revision) } else { json.clone() };
-            let crc = document::crc32(&part);
-            (Durability::Put(part), Some(crc))
-        }
-    };
-    let stored = Stored::new(key.clone(), revision, json, document.labels);
-    let former_crc = former.and_then(|former| former.file_crc);
-    let (old, former): (_, Option<_>) = former.map(|former| (former.stored.clone(), former.claims.clone())).unzip();
-    let (former, answer) = (former.unwrap_or_default(), stored.clone());
-    let entry = Some(Entry { stored, durable: document.durable, file_crc, claims: document.claims.into() });
-    Ok(change(PlannedChange { revision, key, step, old, former, former_crc, entry, answer }))
 }

@@ -36,6 +36,8 @@ impl Trouble {
             degraded: self.degraded.clone().or_else(|| self.full.clone()).or_else(silent),
             behind: self.behind.clone(),
             damaged: damaged.into_iter().chain(self.foreign.iter().cloned()).collect(),
+            shut: Vec::new(),
+            keyless: None,
             edits: self.edits.clone(),
             remarks: self.remarks.iter().cloned().collect(),
             fill,

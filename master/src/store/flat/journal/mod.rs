@@ -254,6 +254,19 @@ impl Journal {
         self.live.retain(|(segment, _)| !gone(*segment));
     }
 
+    /// Whether a segment up to this one counts.
+    pub fn holds_until(&self, segment: u64) -> bool {
+        self.live.front().is_some_and(|(first, _)| *first <= segment)
+    }
+
+    /// Goes on in a new segment that was none before.
+    pub fn roll(&mut self) -> Result<(), DiskError> {
+        self.close();
+        self.free = 0;
+        self.begin_segment(&[])?;
+        self.append(&[])
+    }
+
     /// Proves that the disk takes writes again.
     pub fn heal(&mut self) -> Result<(), DiskError> {
         if self.is_broken() { self.append(&[]) } else { Ok(()) }

@@ -13,6 +13,8 @@ use crate::store::flat::journal::WAL;
 use crate::store::flat::journal::record::Was;
 use crate::store::flat::journal::recover::{Recovered, Wiped};
 use crate::store::flat::names;
+use crate::store::flat::parallel_read::FileText;
+use crate::store::flat::seal::Form;
 use crate::store::flat::setup::LOST_REVISIONS;
 use coracle_api::meta::Key;
 use std::collections::BTreeMap;
@@ -52,7 +54,11 @@ impl Start<'_> {
             |(key, said): (&Arc<Key>, &super::journal_view::LastRecord)| Some((key.clone(), said.object.clone()?));
         let said: Vec<_> = self.journal.iter().filter_map(there).collect();
         for (key, object) in said {
-            if let Err((key, wrong)) = self.objects.take_journaled(&key, &object)
+            let text = FileText::of_record(&key, &object, &self.objects.rules.sealing);
+            if let Form::Shut(why) = &text.form {
+                self.leave_shut(&key, why);
+                self.shut.journaled.add(&key, text.crc);
+            } else if let Err((key, wrong)) = self.objects.take_journaled(&key, text)
                 && self.objects.row(&key).is_some()
             {
                 self.report.set_object_aside(&key, wrong);
@@ -83,6 +89,16 @@ impl Start<'_> {
             }
             (FileVerdict::Damaged, Content::Wrong(wrong)) => {
                 self.report.leave_damaged(key, wrong.word, wrong.why);
+                None
+            }
+            (verdict, Content::Shut { crc, why }) => {
+                self.leave_shut(&key, &why);
+                // Where somebody wrote to the file, the start that can open it finds that out.
+                self.shut.silent.add(&key, stamped.unwrap_or(crc));
+                carried.any_written = true;
+                if verdict == FileVerdict::KeepUnmarked {
+                    carried.bare.push(Arc::new(key));
+                }
                 None
             }
             (_, Content::Wrong(wrong)) => {
@@ -311,8 +327,9 @@ impl Start<'_> {
     }
 
     pub fn recall_incidents(&mut self) {
-        let (objects, journal) = (&self.objects.all, &self.journal);
-        self.report.recall_incidents(self.left.closed, |key| objects.contains_key(key) || journal.contains_key(key));
+        let (objects, journal, shut) = (&self.objects.all, &self.journal, &self.shut.files);
+        let is_there = |key: &Key| objects.contains_key(key) || journal.contains_key(key) || shut.contains_key(key);
+        self.report.recall_incidents(self.left.closed, is_there);
     }
 
     /// Objects whose namespace's file a person removed still exist, so the namespace is made again: the other content

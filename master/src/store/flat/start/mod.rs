@@ -23,6 +23,7 @@ mod objects;
 mod report;
 mod scan;
 mod segment;
+mod shut;
 mod walk;
 
 pub use journal_view::view;
@@ -46,6 +47,7 @@ use judge::Sum;
 use objects::LoadedObjects;
 use report::Report;
 use scan::ScannedFiles;
+use shut::ShutFiles;
 use std::sync::Arc;
 
 /// The facts about the host that a start needs.
@@ -91,6 +93,8 @@ struct Start<'a> {
     left: Left,
     /// Files of kinds that this version does not know, where a person wrote them.
     foreign: ForeignFiles,
+    /// Objects that are sealed by keys which are not at hand.
+    shut: ShutFiles,
     /// Every file has its stamp.
     stamped: bool,
     /// Objects whose file is still to get a stamp.
@@ -149,7 +153,8 @@ pub fn load(
     let explained = explained.and_then(|head| is_explained(&head.files, &scanned, &journal));
     let left = Left { closed, sum, gone, any_aside: aside > 0, explained };
     let (foreign, unstamped, brought) = (ForeignFiles::default(), Vec::new(), Vec::new());
-    let mut start = Start { objects, journal, report, left, foreign, stamped, unstamped, brought };
+    let shut = ShutFiles::default();
+    let mut start = Start { objects, journal, report, left, foreign, shut, stamped, unstamped, brought };
     if start.left.closed && start.left.sum == Sum::Differs {
         // Who saw what is gone now has to look again.
         start.objects.last += 1;
@@ -165,6 +170,7 @@ pub fn load(
     }
     start.recall_incidents();
     start.tell_unknown_kinds();
+    start.tell_shut();
     if start.left.sum == Sum::Differs {
         start.bring_homes();
     }

@@ -7,6 +7,7 @@ use crate::store::flat::entry::Entry;
 use crate::store::flat::journal::record::Was;
 use crate::store::flat::outline::{Outline, Trust, outline};
 use crate::store::flat::parallel_read::FileText;
+use crate::store::flat::seal::Form;
 use crate::store::flat::setup::REVISION_MAX;
 use crate::store::flat::summary::Sketch;
 use crate::store::flat::volatile::Kept;
@@ -55,6 +56,10 @@ pub struct LoadedObjects<'a> {
     pub(super) given: HashSet<u64>,
     /// Objects whose files have a revision that no other source confirms as used.
     beyond: Vec<Arc<Key>>,
+    /// Some object lies sealed on the disk.
+    pub any_sealed: bool,
+    /// Some object is to be sealed, or by another key, or no more.
+    pub any_due: bool,
 }
 
 impl<'a> LoadedObjects<'a> {
@@ -69,6 +74,8 @@ impl<'a> LoadedObjects<'a> {
             damaged: HashSet::new(),
             given: HashSet::new(),
             beyond: Vec::new(),
+            any_sealed: false,
+            any_due: false,
         }
     }
 
@@ -77,13 +84,13 @@ impl<'a> LoadedObjects<'a> {
     }
 
     /// Adds the object as the journal has it.
-    pub fn take_journaled(&mut self, key: &Key, object: &Bytes) -> Result<(), (Key, Wrong)> {
+    pub fn take_journaled(&mut self, key: &Key, text: FileText) -> Result<(), (Key, Wrong)> {
         let resource = self.row(key).map_or(&key.resource, |row| &row.resource);
         let key = Key { resource: resource.clone(), ..key.clone() };
+        let object = &text.compact;
         let kind = kind(&self.rules.kinds, &key).or_else(|| leading(object, &key));
         let outline = kind.and_then(|kind| outline(object, &key, kind, self.rules.durable_by_sketch, Trust::Nothing));
-        let (key, entry) =
-            self.take(key, FileText { compact: object.clone(), crc: document::crc32(object) }, outline)?;
+        let (key, entry) = self.take(key, text, outline)?;
         self.all.insert(key, entry);
         Ok(())
     }
@@ -92,9 +99,11 @@ impl<'a> LoadedObjects<'a> {
     pub fn take(
         &mut self,
         key: Key,
-        FileText { compact, crc }: FileText,
+        FileText { compact, crc, form }: FileText,
         outline: Option<Outline>,
     ) -> Result<Taken, (Key, Wrong)> {
+        self.any_sealed |= form != Form::Plain;
+        self.any_due |= self.rules.sealing.wants(&key, &form);
         if let Some(Outline { said, durable, labels }) = outline {
             let revision = self.revision_of(&key, said, durable);
             let other =

@@ -10,6 +10,7 @@ use crate::store::flat::folders::OBJECTS;
 use crate::store::flat::journal::record::Was;
 use crate::store::flat::outline::{Outline, Trust, outline};
 use crate::store::flat::parallel_read::{self, FileText, gather, gather_files, sum, text};
+use crate::store::flat::seal::Form;
 use crate::store::flat::sums::Sums;
 use crate::store::flat::volatile::Kept;
 use crate::store::flat::{document, names};
@@ -37,6 +38,11 @@ pub enum Content {
     Wrong(Wrong),
     /// The same of a kind that this version does not know: the version that knows the kind judges it.
     Foreign(Wrong),
+    /// Sealed by a key that is not at hand.
+    Shut {
+        crc: u32,
+        why: String,
+    },
     Object {
         text: FileText,
         outline: Option<Outline>,
@@ -49,6 +55,7 @@ impl FoundFile {
     pub fn crc(&self) -> Option<u32> {
         match &self.content {
             Content::Object { text, .. } => Some(text.crc),
+            Content::Shut { crc, .. } => Some(*crc),
             Content::Absent | Content::Wrong(_) | Content::Foreign(_) => None,
         }
     }
@@ -57,7 +64,7 @@ impl FoundFile {
     fn was_there(&self) -> bool {
         match &self.content {
             Content::Absent => false,
-            Content::Wrong(_) => true,
+            Content::Wrong(_) | Content::Shut { .. } => true,
             Content::Foreign(_) => self.stamped.is_some(),
             Content::Object { has_revision, .. } => {
                 *has_revision || !matches!(self.evidence.mark, Mark::Bare | Mark::Strange)
@@ -90,7 +97,7 @@ pub fn read(
     let silent: Vec<Key> = files.into_iter().filter(|key| !journal.contains_key(key)).collect();
     let alone = journal.is_empty();
     let left = left.filter(|_| alone).copied();
-    let (texts, as_left) = read_texts(disk, &silent, kept.as_deref().unwrap_or_default(), left);
+    let (texts, as_left) = read_texts(disk, rules, &silent, kept.as_deref().unwrap_or_default(), left);
     let (used, unused) = if as_left { (kept, None) } else { (None, kept) };
     let silent = silent_files(disk, rules, silent.into_iter().zip(texts).collect(), used.unwrap_or_default(), as_left);
     let journaled = journaled_files(disk, rules, journal, is_unread);
@@ -101,14 +108,17 @@ pub fn read(
 /// `left`: the sum of all files then.
 fn read_texts(
     disk: &dyn Disk,
+    rules: &StoreRules,
     keys: &[Key],
     kept: &[(Key, Kept)],
     left: Option<Sums>,
 ) -> (Vec<io::Result<FileText>>, bool) {
     let is_kept = |key: &Key| kept.binary_search_by(|(kept, _)| kept.cmp(key)).is_ok();
     let read = |key: &Key| parallel_read::read(disk, &names::path(key));
+    let sealing = &rules.sealing;
+    let whole = |key: &Key, bytes: &[u8], scratch: &mut Vec<u8>| text(bytes, scratch).opened(key, sealing);
     let work = |key: &Key, bytes: &[u8], scratch: &mut Vec<u8>| {
-        if is_kept(key) { sum(bytes, scratch) } else { text(bytes, scratch) }
+        if is_kept(key) { sum(bytes, scratch) } else { whole(key, bytes, scratch) }
     };
     let texts = gather_files(keys, read, work);
     let as_left = left.is_some_and(|left| {
@@ -120,7 +130,7 @@ fn read_texts(
         return (texts, as_left);
     }
     // Somebody may have written files: those count.
-    (gather_files(keys, read, |_, bytes, scratch| text(bytes, scratch)), false)
+    (gather_files(keys, read, whole), false)
 }
 
 /// An object's file and its place in memory, before it is known what it is.
@@ -144,6 +154,9 @@ fn silent_files(
     let looked = gather(&seen, |Seen { key, text, kept }, _| {
         let (Some(Ok(text)), None) = (text, kept) else { return (None, Ok(true)) };
         let known = kind(kinds, key);
+        if let Form::Shut(_) = text.form {
+            return (None, raw_fault(disk, key, known));
+        }
         let said = known.or_else(|| leading(&text.compact, key));
         match said.and_then(|kind| outline(&text.compact, key, kind, durable_by_sketch, trust)) {
             Some(outline) => {
@@ -167,6 +180,9 @@ fn silent_files(
             (Some(Ok(_)), Ok(false)) if !known => {
                 let why = "it has no resourceVersion: no master wrote it".to_owned();
                 wrong_file(known, File::Stranger, Wrong { word: MISPLACED, why })
+            }
+            (Some(Ok(FileText { crc, form: Form::Shut(why), .. })), Ok(_)) => {
+                (File::Object, Content::Shut { crc, why })
             }
             (Some(Ok(text)), Ok(has_revision)) => (File::Object, Content::Object { text, outline, has_revision }),
         };
@@ -350,7 +366,8 @@ impl ScannedFiles {
             }
             // What cannot be read is unknown, not absent.
             let (Some(crc), Some(Ok(stamp))) = (found.crc(), stamp) else { continue };
-            let has_revision = matches!(found.content, Content::Object { has_revision: true, .. });
+            let has_revision =
+                matches!(found.content, Content::Object { has_revision: true, .. } | Content::Shut { .. });
             found.evidence.mark =
                 mark_of(stamp, crc, if replaced || !has_revision { Mark::Strange } else { Mark::Bare });
             any_bare |= found.evidence.mark == Mark::Bare;

@@ -16,18 +16,19 @@ use super::judge::Sum;
 use super::objects::{By, Rewritten};
 use super::{Ids, Loaded, Start};
 use crate::store::flat::checkpoint::{Dirty, NewFile};
-use crate::store::flat::committer::Committer;
+use crate::store::flat::committer::{Committer, Purge};
 use crate::store::flat::discover::FoundJournal;
 use crate::store::flat::disk::{Disk, Stamp};
 use crate::store::flat::disk_error::DiskError;
 use crate::store::flat::document;
 use crate::store::flat::folders::TMP;
-use crate::store::flat::head::{FORMAT, Head};
+use crate::store::flat::head::{FORMAT_PLAIN, FORMAT_SEALED, Head};
 use crate::store::flat::journal::record::{self, Record, Was};
 use crate::store::flat::journal::recover::{Position, Recovered};
 use crate::store::flat::journal::{Journal, Retired};
 use crate::store::flat::protocol::ProtocolRule;
 use crate::store::flat::quarantine::Incidents;
+use crate::store::flat::seal::keys::SealKeys;
 use crate::store::flat::setup::{BATCH_BYTES_MAX, Setup};
 use crate::store::flat::state::StoreState;
 use crate::store::flat::sums::Sums;
@@ -74,8 +75,12 @@ pub fn begin(
     let says_all = |head: &Head| head.wal.is_some() && (!head.stamped || start.stamped) && head.journal == mark;
     // A closed store is whole even without its journal; after this start the store needs the journal.
     let head_is_due = differs || !head.as_ref().is_some_and(|head| says_all(head) && !head.clean);
-    let mut head =
-        Head { journal: mark, ..head.unwrap_or(Head { format: FORMAT, store, reserved, ..Head::default() }) };
+    let purge = start.purge(head.as_ref());
+    let mut head = Head { journal: mark, ..head.unwrap_or(Head { store, reserved, ..Head::default() }) };
+    head.format = start.format();
+    if purge.is_some() || matches!(start.objects.rules.sealing.keys, SealKeys::Off) {
+        head.sealed.clear();
+    }
     let fresh = Position { segment: next, n: recovered.last + 1 };
     // Where older segments have nothing more to say, what this one is to say would not be missed with it.
     let from = recovered.start.filter(|_| !anew && !recovered.records.is_empty()).unwrap_or(fresh);
@@ -110,13 +115,15 @@ pub fn begin(
     let degraded = frozen.clone().or(start.report.degraded.take()).or(outcome.err().map(|error| error.to_string()));
     journal.retired.extend(old.into_iter().map(|(segment, bytes)| Retired { segment, bytes, since: Duration::ZERO }));
     let incidents = std::mem::take(&mut start.report.incidents);
-    let writer = Committer { full, frozen, stamping, ..writer(disk, (journal, head), (dirty, incidents), setup) };
+    let writer =
+        Committer { full, frozen, stamping, purge, ..writer(disk, (journal, head), (dirty, incidents), setup) };
     loaded(start, writer, last, degraded)
 }
 
 fn loaded(start: Start<'_>, writer: Committer, last: Revision, degraded: Option<String>) -> Loaded {
-    let Start { objects, report, foreign, .. } = start;
+    let Start { objects, report, foreign, shut, .. } = start;
     let state = StoreState::new(objects.all, report.damaged, last).without(report.unread);
+    let state = state.sealing(objects.rules.sealing.clone()).shutting(shut.files, [shut.silent, shut.journaled]);
     Loaded {
         state: state.beside(foreign),
         writer,
@@ -141,6 +148,7 @@ fn writer(
         head,
         dirty,
         incidents,
+        purge: None,
         limits: setup.limits(None),
         checkpointing: false,
         timed: false,
@@ -180,6 +188,21 @@ fn batches(edits: &[Edit], start: &Start, setup: &Setup) -> VecDeque<Vec<Record>
 }
 
 impl Start<'_> {
+    /// A master that knows nothing of sealed objects would take them for others.
+    fn format(&self) -> u32 {
+        let sealing = &self.objects.rules.sealing;
+        let sealed = self.objects.any_sealed || !self.shut.files.is_empty() || sealing.keys.current().is_some();
+        if sealed { FORMAT_SEALED } else { FORMAT_PLAIN }
+    }
+
+    /// What is to be written anew by another key, and then removed in its earlier form.
+    fn purge(&self, head: Option<&Head>) -> Option<Purge> {
+        let SealKeys::Ring(ring) = &self.objects.rules.sealing.keys else { return None };
+        let id = ring.current().map_or(String::new(), |key| key.id.to_string());
+        let other = head.map_or("", |head| &head.sealed) != id;
+        (other || self.objects.any_due).then_some(Purge { id, through: None })
+    }
+
     /// The records to journal, in their final form.
     fn edits(&mut self) -> Vec<Edit> {
         let mut edits = Vec::new();
@@ -188,6 +211,7 @@ impl Start<'_> {
             if let Some(object) =
                 entry.and_then(|entry| document::durable_part(&entry.stored.json, entry.durable, None))
             {
+                let object = self.objects.rules.sealing.at_rest(&rewritten.key, object);
                 edits.push(Edit { rewritten, object });
             }
         }
@@ -207,7 +231,8 @@ impl Start<'_> {
         if !self.report.unread.is_empty() || !self.report.incidents.in_place.is_empty() {
             return None;
         }
-        let (mut sum, mut count) = (self.foreign.sum, self.foreign.count);
+        let (mut sum, mut count) = (self.foreign.sum.plus(self.shut.silent.sum), self.foreign.count);
+        count += self.shut.silent.count;
         let mut add = |key: &Key, crc: u32| {
             sum.add(key, crc);
             count += 1;
@@ -242,6 +267,7 @@ impl Start<'_> {
         disk.unlink(&probe).ok();
         if kept {
             for key in std::mem::take(&mut self.unstamped) {
+                // What is shut gets its stamp from the start that can open it.
                 if let Some(crc) = self.objects.all.get(&key).and_then(|entry| entry.file_crc) {
                     dirty.stamp(key, crc, Duration::ZERO);
                 }
@@ -268,7 +294,7 @@ impl Start<'_> {
         let summed = then.is_some();
         let (files, objects) = then.unwrap_or((head.files, head.objects));
         Head {
-            format: FORMAT,
+            format: self.format(),
             wal: Some(from),
             clean: false,
             files,

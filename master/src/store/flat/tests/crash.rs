@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// In CI.
 const HISTORIES: u64 = 4_700;
+const SEALED_HISTORIES: u64 = 700;
 /// Fewer say little.
 const CUTS_MIN: u64 = 100_000;
 
@@ -43,6 +44,20 @@ fn no_cut_and_no_failure_breaks_a_promise() {
     }
     eprintln!("{count} histories: {all:?}");
     assert!(count < HISTORIES || all.cuts > CUTS_MIN, "{all:?}");
+}
+
+/// Objects are sealed, written anew by other keys, and purged, while the host is cut.
+#[test]
+fn no_cut_breaks_a_promise_where_objects_are_sealed() {
+    let seeds = match number("CORACLE_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("CORACLE_HISTORIES").unwrap_or(SEALED_HISTORIES),
+    };
+    for seed in seeds {
+        if let Err(broken) = broken(seed, Setting { sealed: true, ..Setting::WHOLE }) {
+            panic!("CORACLE_SEED={seed}: {broken}");
+        }
+    }
 }
 
 #[test]

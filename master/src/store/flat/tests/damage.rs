@@ -281,17 +281,17 @@ fn a_lost_head_never_takes_revisions_back() {
 
 #[test]
 fn a_newer_format_is_refused_untouched() {
-    let long = format!("{{\"format\":5,\"files\":\"{}\"}}", "x".repeat(100_000));
+    let long = format!("{{\"format\":6,\"files\":\"{}\"}}", "x".repeat(100_000));
     let texts = [
-        r#"{"format":5,"anything":[]}"#,
+        r#"{"format":6,"anything":[]}"#,
         &long,
         &long[..3_000],
-        "{\n  \"store\": \"s\",\n  \"format\" : 5\n}\n",
-        r#"{"format":5.0}"#,
-        r#"{"format":"5"}"#,
-        r#"{"format":4.5}"#,
-        r#"{"format":5e0,"#,
-        r#"{"format":5"#,
+        "{\n  \"store\": \"s\",\n  \"format\" : 6\n}\n",
+        r#"{"format":6.0}"#,
+        r#"{"format":"6"}"#,
+        r#"{"format":5.5}"#,
+        r#"{"format":6e0,"#,
+        r#"{"format":6"#,
     ];
     for text in texts {
         let disk = closed();
@@ -300,8 +300,8 @@ fn a_newer_format_is_refused_untouched() {
         let tree = disk.tree();
         let ids = Ids { fresh_store: "another".to_owned(), boot: "boot".to_owned() };
         let refused = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL);
-        let Err(error @ OpenError::Newer { format: 5, .. }) = refused else { panic!("{text}: it starts") };
-        assert!(error.to_string().contains("format 5"));
+        let Err(error @ OpenError::Newer { format: 6, .. }) = refused else { panic!("{text}: it starts") };
+        assert!(error.to_string().contains("format 6"));
         assert_eq!(disk.tree(), tree);
     }
     assert_eq!(head::Head::format_of(r#"{"format":99999999999999999999}"#), Some(u64::MAX));
@@ -381,7 +381,7 @@ fn a_directory_of_a_newer_format_stays_byte_for_byte_as_it_is_and_is_named() {
     let dir = std::env::temp_dir().join(format!("coracle-store-{}-newer", std::process::id()));
     std::fs::remove_dir_all(&dir).ok();
     std::fs::create_dir_all(dir.join("tmp")).expect("ours");
-    std::fs::write(dir.join("HEAD.json"), "{\"format\":5,\"anything\":[]}").expect("ours");
+    std::fs::write(dir.join("HEAD.json"), "{\"format\":6,\"anything\":[]}").expect("ours");
     std::fs::write(dir.join("tmp/1"), "half").expect("ours");
     let before = everything(&dir);
     let backup = b"{\"backup\":1,\"store\":\"s\",\"revision\":1,\"objects\":0,\"left_out\":[]}\n";
@@ -395,7 +395,7 @@ fn a_directory_of_a_newer_format_stays_byte_for_byte_as_it_is_and_is_named() {
     ];
     for refusal in refusals {
         let why = refusal.expect_err("it is newer");
-        assert!(why.contains(&*dir.to_string_lossy()) && why.contains("format 5"), "{why}");
+        assert!(why.contains(&*dir.to_string_lossy()) && why.contains("format 6"), "{why}");
     }
     assert_eq!(everything(&dir), before);
     std::fs::remove_dir_all(&dir).expect("ours");

@@ -13,6 +13,7 @@ use super::*;
 use crate::store::flat::checkpoint::Checkpoint;
 use crate::store::flat::disk::Stamp;
 use crate::store::flat::protocol::Protocol;
+use crate::store::flat::seal::Form;
 use crate::store::flat::start::Ids;
 use asks::{edited_object, keys, object, turns};
 
@@ -26,10 +27,13 @@ pub struct Setting {
     pub protocol: Protocol,
     /// Whether calls of the disk fail in some histories.
     pub fails: bool,
+    /// Whether pods are sealed, by another key after each boot, and by none now and then.
+    pub sealed: bool,
 }
 
 impl Setting {
-    pub const WHOLE: Setting = Setting { careless: Careless::No, protocol: Protocol::WHOLE, fails: true };
+    pub const WHOLE: Setting =
+        Setting { careless: Careless::No, protocol: Protocol::WHOLE, fails: true, sealed: false };
 }
 
 /// What was tried, to show that it is no empty test.
@@ -75,6 +79,7 @@ pub struct Host {
     pub setup: Setup,
     /// Somebody edits files while the master runs.
     meddled: bool,
+    sealed: bool,
 }
 
 /// A running master with somebody who follows everything.
@@ -104,10 +109,34 @@ pub fn ids(boot: u64) -> Ids {
     Ids { fresh_store: format!("store-{boot}"), boot: boot.to_string() }
 }
 
-fn open(disk: &SimDisk, tmpfs: &SimDisk, boot: u64, setup: Setup) -> Result<FlatStore, OpenError> {
-    let opened =
-        FlatStore::open_on(Arc::new(disk.clone()), Some(Box::new(tmpfs.clone())), None, ids(boot), &rules(), setup);
-    opened.map(|opened| opened.store)
+fn open(disk: &SimDisk, tmpfs: &SimDisk, boot: u64, (setup, sealed): (Setup, bool)) -> Result<FlatStore, OpenError> {
+    let (disk, tmpfs) = (Arc::new(disk.clone()), Box::new(tmpfs.clone()));
+    FlatStore::open_on(disk, Some(tmpfs), None, ids(boot), &rules_after(boot, sealed), setup).map(|opened| opened.store)
+}
+
+fn rules_after(boot: u64, sealed: bool) -> StoreRules<'static> {
+    StoreRules { sealing: if sealed { sealing_after(boot) } else { Sealing::default() }, ..rules() }
+}
+
+/// All keys are in the file, in another order after each boot.
+fn sealing_after(boot: u64) -> Sealing {
+    let mut lines: Vec<String> = (0..3).map(|id| key_line(&format!("k{id}"), &[id; KEY_BYTES])).collect();
+    lines.rotate_left((boot % 3) as usize);
+    let text = if boot % 5 == 4 { format!("plain\n{}", lines.concat()) } else { lines.concat() };
+    let ring = KeyRing::parse(&text).expect("keys");
+    Sealing { resources: Arc::new([PODS]), keys: SealKeys::Ring(Arc::new(ring)) }
+}
+
+/// The text of a file; of an object that is sealed, opened.
+fn says(disk: &SimDisk, path: &str) -> String {
+    let Some(text) = disk.peek(path) else { return String::new() };
+    let mut compact = Vec::new();
+    document::stripped(&text, &mut compact);
+    let key = path.strip_prefix("objects/").and_then(names::key);
+    match key.map(|key| sealing_after(0).opened(&key, compact.into())) {
+        Some((opened, Form::Sealed(_))) => String::from_utf8_lossy(&opened).into_owned(),
+        _ => String::from_utf8_lossy(&text).into_owned(),
+    }
 }
 
 impl Host {
@@ -139,6 +168,7 @@ impl Host {
             faulty,
             setup,
             meddled: seed % 5 == 2,
+            sealed: setting.sealed,
         }
     }
 
@@ -215,13 +245,13 @@ impl Host {
             image.power_loss();
             if self.dice.one_in(2) {
                 image.cut_in(1 + self.dice.below(40));
-                drop(open(&image, &SimDisk::new(0), 0, self.setup));
+                drop(open(&image, &SimDisk::new(0), 0, (self.setup, self.sealed)));
                 if image.is_cut() {
                     self.tally.cuts += 1;
                 }
                 image.power_loss();
             }
-            let store = open(&image, &SimDisk::new(0), 0, self.setup)
+            let store = open(&image, &SimDisk::new(0), 0, (self.setup, self.sealed))
                 .map_err(|error| format!("an image does not start: {error}"))?;
             oracle.opened(&store).map_err(|broken| format!("in an image: {broken}"))?;
         }
@@ -285,7 +315,7 @@ impl Host {
             }
             image.flip(&path, at, bit);
             self.tally.flips += 1;
-            let store = match open(&image, &SimDisk::new(0), 0, self.setup) {
+            let store = match open(&image, &SimDisk::new(0), 0, (self.setup, self.sealed)) {
                 Ok(store) => store,
                 // Its format may be another number now: what a newer master wrote is not for this one to judge.
                 Err(OpenError::Newer { .. }) if path == "HEAD.json" => continue,
@@ -344,8 +374,9 @@ impl Host {
                     self.disk.take(&path);
                     self.oracle.edited(key, None);
                 }
-                Some(text) => {
-                    let mut object: Value = serde_json::from_slice(&text).expect("the store wrote it");
+                Some(_) => {
+                    let text = says(&self.disk, &path);
+                    let mut object: Value = serde_json::from_str(&text).expect("the store wrote it");
                     object["spec"]["is"] = json!(format!("{} by hand", self.written));
                     let text = serde_json::to_string(&object).expect("JSON");
                     match self.dice.below(2) {
@@ -397,7 +428,7 @@ impl Host {
         }
         let spec = format!("{} by hand", self.written);
         // What a cut tore has to be written anew.
-        let whole = there.as_ref().and_then(|text| serde_json::from_slice::<Value>(text).ok());
+        let whole = serde_json::from_str::<Value>(&says(&self.disk, &path)).ok();
         let object = edited_object(key, whole, &spec);
         match there {
             Some(_) if self.dice.one_in(2) => self.disk.overwrite(&path, object.to_string().as_bytes()),
@@ -409,9 +440,7 @@ impl Host {
 
     /// What was written beside a master is what it shows after a start, or lies where its author finds it.
     fn look_for_edits(&mut self) -> Result<(), String> {
-        let lies = |path: &str, spec: &str| {
-            self.disk.peek(path).is_some_and(|text| String::from_utf8_lossy(&text).contains(spec))
-        };
+        let lies = |path: &str, spec: &str| says(&self.disk, path).contains(spec);
         let aside: Vec<String> = self.disk.tree().into_iter().filter(|path| path.starts_with("quarantine/")).collect();
         for (key, spec) in self.oracle.unheard() {
             let spec = format!("\"{spec}\"");
@@ -427,7 +456,7 @@ impl Host {
         let disk = self.disk.clone();
         self.oracle.forget_meddled(|key, spec| {
             let path = format!("objects/{}", names::path(key));
-            disk.peek(&path).is_some_and(|text| String::from_utf8_lossy(&text).contains(&format!("\"{spec}\"")))
+            says(&disk, &path).contains(&format!("\"{spec}\""))
         });
         Ok(())
     }

@@ -20,6 +20,7 @@ mod pages;
 mod planted;
 mod restart;
 mod room;
+mod sealed;
 pub(crate) mod sim;
 mod strangers;
 mod threads;
@@ -101,6 +102,7 @@ pub fn rules() -> StoreRules<'static> {
         kind: Cow::Borrowed(kind),
     };
     StoreRules {
+        sealing: Default::default(),
         kinds: vec![
             row("pods", "Pod"),
             row("services", "Service"),
@@ -126,6 +128,11 @@ pub fn update(object: Value, seen: Revision) -> Write {
     let key = key(object["metadata"]["name"].as_str().expect("a name"));
     let (durable, claims) = (durable_of(&key, &object), claims_of(&key, &object));
     Write::Update { key, object, seen, durable, claims }
+}
+
+/// Of a backup in which nothing is sealed.
+pub fn restore<R: std::io::BufRead>(dir: &Path, file: impl Fn() -> std::io::Result<R>) -> Result<Restored, String> {
+    super::restore::restore(dir, file, &Sealing::default())
 }
 
 /// A store on a disk that the test holds as well.

@@ -13,7 +13,7 @@ impl Host {
                 let steps = 1 + self.dice.below(40);
                 self.disk.cut_in(steps);
             }
-            let opened = open(&self.disk, &self.tmpfs, self.boot, self.setup);
+            let opened = open(&self.disk, &self.tmpfs, self.boot, (self.setup, self.sealed));
             if self.disk.is_cut() {
                 drop(opened);
                 self.tally.cuts_in_starts += 1;
@@ -36,7 +36,7 @@ impl Host {
         self.disk.fail(0..u64::MAX, EROFS);
         let ids = Ids { fresh_store: format!("vain-{}", self.disk.steps()), boot: self.boot.to_string() };
         let (disk, tmpfs) = (Arc::new(self.disk.clone()), Box::new(self.tmpfs.clone()));
-        let opened = FlatStore::open_on(disk, Some(tmpfs), None, ids, &rules(), self.setup);
+        let opened = FlatStore::open_on(disk, Some(tmpfs), None, ids, &rules_after(self.boot, self.sealed), self.setup);
         self.disk.heal();
         self.oracle.memory_lost();
         let Ok(Opened { store, .. }) = opened else { return Ok(()) };
@@ -48,7 +48,7 @@ impl Host {
     /// it, or the next start does.
     pub fn start_again(&mut self) -> Result<Life, String> {
         for _ in 0..3 {
-            let Ok(store) = open(&self.disk, &self.tmpfs, self.boot, self.setup) else { continue };
+            let Ok(store) = open(&self.disk, &self.tmpfs, self.boot, (self.setup, self.sealed)) else { continue };
             store.tend();
             let health = store.health();
             if health.degraded.is_none() && health.damaged.is_empty() {
