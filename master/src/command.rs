@@ -10,6 +10,7 @@
 //! Root touches no directory of another's: it becomes its owner first. What root alone may open is opened before.
 
 mod keys;
+mod rotation;
 
 use crate::cluster_keys::files::KeyFolder;
 use crate::config::{Config, Deed};

@@ -9,6 +9,9 @@ const EXCLUDED_MAX: usize = 16;
 /// The paths of a backup and of a flush, which the command line asks of a running master.
 pub const BACKUP: &str = "/coracle/store/backup";
 pub const FLUSH: &str = "/coracle/store/flush";
+/// The paths of a look at the files of the keys, which a command has changed, and of new certificates of this host.
+pub const KEYS: &str = "/coracle/keys/look";
+pub const RENEW_KEYS: &str = "/coracle/keys/renew";
 /// The path of the bindings that do not count, and of the request that they shall.
 pub const ADOPTION: &str = "/coracle/rbac/adoption";
 
@@ -19,6 +22,8 @@ pub enum Task {
     Flush,
     Unadopted,
     Adopt,
+    LookAtKeys,
+    RenewKeys,
 }
 
 impl Task {
@@ -28,6 +33,8 @@ impl Task {
             ("POST", FLUSH) => Some(Task::Flush),
             ("GET", ADOPTION) => Some(Task::Unadopted),
             ("POST", ADOPTION) => Some(Task::Adopt),
+            ("POST", KEYS) => Some(Task::LookAtKeys),
+            ("POST", RENEW_KEYS) => Some(Task::RenewKeys),
             _ => None,
         }
     }

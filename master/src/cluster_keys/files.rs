@@ -102,24 +102,33 @@ impl KeyFolder {
         }
     }
 
-    /// Reads a list, lets `change` change it, and writes it where it gives a text. Nobody else changes it meanwhile.
-    pub fn update<T>(
-        &self,
-        name: &str,
-        change: impl FnOnce(&str) -> Result<(Option<String>, T), String>,
-    ) -> Result<T, String> {
+    /// Takes a file away, durable when this returns. One that is not there is no error.
+    pub fn remove(&self, name: &str) -> Result<(), String> {
+        let removed = match fs::remove_file(self.path(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            removed => removed.and_then(|()| File::open(&self.path)?.sync_all()),
+        };
+        removed.map_err(|error| format!("remove {}: {error}", self.path(name).display()))
+    }
+
+    /// Nobody else changes a list or a key until the value is dropped.
+    pub fn hold(&self) -> Result<HeldFolder<'_>, String> {
         self.make()?;
         let path = self.path(LOCK);
         let failed = |error: io::Error| format!("lock {}: {error}", path.display());
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
         let lock = lock.map_err(failed)?;
         lock.lock().map_err(failed)?;
-        let text = self.read(name)?.unwrap_or_default();
-        let (text, value) = change(&text).map_err(|why| format!("{}: {why}", self.path(name).display()))?;
-        if let Some(text) = text {
-            self.write(name, &text)?;
-        }
-        Ok(value)
+        Ok(HeldFolder { folder: self, _lock: lock })
+    }
+
+    /// Reads a list, lets `change` change it, and writes it where it gives a text. Nobody else changes it meanwhile.
+    pub fn update<T>(
+        &self,
+        name: &str,
+        change: impl FnOnce(&str) -> Result<(Option<String>, T), String>,
+    ) -> Result<T, String> {
+        self.hold()?.update(name, change)
     }
 
     /// Every file, for a backup: name and content. Nothing where there is no folder.
@@ -141,6 +150,27 @@ impl KeyFolder {
         }
         files.sort();
         Ok(files)
+    }
+}
+
+/// The folder while nobody else changes it.
+pub struct HeldFolder<'f> {
+    folder: &'f KeyFolder,
+    _lock: File,
+}
+
+impl HeldFolder<'_> {
+    pub fn update<T>(
+        &self,
+        name: &str,
+        change: impl FnOnce(&str) -> Result<(Option<String>, T), String>,
+    ) -> Result<T, String> {
+        let text = self.folder.read(name)?.unwrap_or_default();
+        let (text, value) = change(&text).map_err(|why| format!("{}: {why}", self.folder.path(name).display()))?;
+        if let Some(text) = text {
+            self.folder.write(name, &text)?;
+        }
+        Ok(value)
     }
 }
 

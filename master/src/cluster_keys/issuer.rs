@@ -34,7 +34,7 @@ pub fn key_set(keys: &[VerifyingCoordinates]) -> Value {
 impl ClusterKeys {
     /// The public keys that verify tokens.
     pub fn verifying(&self) -> Vec<VerifyingCoordinates> {
-        self.accounts.public()
+        self.current().accounts.public()
     }
 }
 

@@ -101,7 +101,7 @@ impl Gate {
         Settings {
             node_grace: self.node_grace,
             own,
-            authority: self.registry.authority(),
+            trust: self.registry.trusted(),
             signer: self.keys.clone().map(TokenSigner::of),
             may_request: self.may_request.clone(),
             zones: Zones(zone),
@@ -157,7 +157,8 @@ impl Gate {
             }
             Intent::Approve { key, seen, condition } => self.approve(&key, seen, &condition),
             Intent::Sign { key, seen, request, usages, life } => self.sign(&key, seen, (&request, &usages, life), now),
-            Intent::Revoke { user } => self.revoke(&user),
+            Intent::Revoke { node } => self.revoke(&node),
+            Intent::Settle { node, uid } => self.settle(&node, &uid),
             Intent::Release { key, seen, finalizer } => self.change(&key, seen, |kind, old| {
                 Ok(Made::relieved(kind, without_finalizer(old.object, finalizer.unwrap_or_default())))
             }),

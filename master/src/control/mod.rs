@@ -40,6 +40,7 @@ mod kept_events;
 mod labelled;
 mod measure;
 mod namespaces;
+mod node_certificates;
 mod nodes;
 mod own;
 mod pod_garbage;
@@ -75,6 +76,7 @@ mod view;
 mod wakes;
 
 pub use act::Gate;
+pub use certify::node_state;
 pub use cluster::Cluster;
 pub use controller::{Controller, Follow, Look, Now, ObservedChange, all, itself};
 pub use intent::{Decision, Intent, Refusal};

@@ -1,0 +1,45 @@
+//! The certificates of nodes end with their Nodes. PURE.
+//!
+//!     a Node comes    the certificates of its name belong to it from now on      (an intent, which writes once)
+//!     a Node goes     the certificates that belong to it end
+//!
+//! A node that has a certificate and no Node yet is about to join. A start ends the certificates of Nodes that went
+//! while nobody looked, before it serves.
+
+use super::cluster::Cluster;
+use super::controller::{Look, ObservedChange};
+use super::intent::{Decision, Intent, Memo};
+use super::view::{NodeView, node_key, of_group};
+use coracle_api::meta::{Key, Resource};
+
+/// Stands in keys for nodes that were deleted.
+const DEPARTED: Resource = of_group("certificates.k8s.io", "departednodes");
+
+pub fn all(cluster: &Cluster) -> Vec<Key> {
+    cluster.nodes.keys().map(|name| node_key(name)).collect()
+}
+
+/// A node's reports concern nobody here: only a Node that is new, is another, or is gone.
+pub fn by_node(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
+    let (was, is) = (change.was::<NodeView>(), cluster.nodes.get(&change.key.name));
+    let uid = |node: &NodeView| node.uid.clone();
+    if was.map(uid) == is.map(uid) && !change.gone {
+        return Vec::new();
+    }
+    let departed = Key { resource: DEPARTED, namespace: String::new(), name: change.key.name.clone() };
+    let has_left = change.gone || was.is_some();
+    has_left.then_some(departed).into_iter().chain(is.map(|_| change.key.clone())).collect()
+}
+
+pub fn decide(look: &Look<'_>) -> Decision {
+    let node = look.key.name.clone();
+    if look.key.resource == DEPARTED {
+        return Decision::of(vec![Intent::Revoke { node }]);
+    }
+    let Some(is) = look.cluster.nodes.get(&look.key.name) else { return Decision::default() };
+    // The list of certificates is a file: it is looked at once for each Node.
+    let is_settled = look.remembered::<String>() == is.uid && look.refusal.is_none();
+    let settle = Intent::Settle { node, uid: is.uid.clone() };
+    let intents = if is_settled { Vec::new() } else { vec![settle] };
+    Decision { memo: Some(Memo::of(is.uid.clone())), ..Decision::of(intents) }
+}
