@@ -149,7 +149,9 @@ pub fn start(config: &Config) -> Result<Master, String> {
     keys.iter().for_each(|keys| follow_keys(keys, (&registry, &authenticator), &wakes));
     let serve = serve.heard_by(Box::new(move |key| hearing.hear(key))).giving_back_what_a_start_took();
     let handler: Handler = Arc::new(move |request| serve.answer(&request));
-    let doors = Doors::open(DoorParts { config, plain: listener, handler, authenticator, keys: keys.clone(), agents, state })?;
+    let theirs = keys.clone();
+    let doors =
+        Doors::open(DoorParts { config, plain: listener, handler, authenticator, keys: theirs, agents, state })?;
     // Last: they keep a processor busy for a while, and nobody who asks waits for them.
     let control = match Control::start(shared, gate, (wakes, inbox)) {
         Ok(control) => control,
@@ -192,7 +194,11 @@ fn end_departed(keys: &ClusterKeys, store: &dyn Store) {
 }
 
 /// Keys that a command or their age has changed are taken up by whoever holds something of them.
-fn follow_keys(keys: &Arc<ClusterKeys>, (registry, authenticator): (&Arc<Registry>, &Arc<Authenticator>), wakes: &Wakes) {
+fn follow_keys(
+    keys: &Arc<ClusterKeys>,
+    (registry, authenticator): (&Arc<Registry>, &Arc<Authenticator>),
+    wakes: &Wakes,
+) {
     let (registry, authenticator, wakes) = (registry.clone(), authenticator.clone(), wakes.clone());
     // The keys hold this: it must not hold the keys.
     let theirs = Arc::downgrade(keys);

@@ -8,6 +8,7 @@
 
 use crate::cluster_keys::ClusterKeys;
 use crate::cluster_keys::names::ServerNames;
+use crate::store::locked;
 use coracle_http::network::{self, NetworkPlane, Port};
 use coracle_http::{ClientCertificate, Clock, Handler, Identity, KeySet, Sessions, TlsKeys};
 use std::io;
@@ -92,14 +93,11 @@ impl SecurePort {
         let opened = open(&parts);
         let address = opened.as_ref().map(|(plane, _)| plane.address);
         let (tell, told) = sync_channel(2);
-        let look = tell.clone();
-        parts.keys.follow(Box::new(move |_| {
-            // A full channel holds a look that is still to come.
-            let _ = look.try_send(Told::Look);
-        }));
+        let shown = Arc::new(Mutex::new(opened.as_ref().map(|(_, tls)| tls.clone())));
+        follow_keys(&parts.keys, shown.clone(), tell.clone());
         let thread = thread::Builder::new().name("secure-port".to_owned()).spawn(move || {
-            let opened = keep(&parts, opened, &told);
-            opened.into_iter().for_each(|(plane, _)| plane.stop());
+            let plane = keep(&parts, opened.map(|(plane, _)| plane), (&shown, &told));
+            plane.into_iter().for_each(NetworkPlane::stop);
         })?;
         Ok(SecurePort { tell, thread, address })
     }
@@ -152,9 +150,31 @@ fn remedy(error: &io::Error, address: SocketAddr) -> String {
     }
 }
 
+/// The keys of an open port.
+type Shown = Arc<Mutex<Option<Arc<TlsKeys>>>>;
+
+/// The next connections use changed keys before whoever changed them goes on; what they end is ended by the thread.
+fn follow_keys(keys: &Arc<ClusterKeys>, shown: Shown, tell: SyncSender<Told>) {
+    // The keys hold this: it must not hold the keys.
+    let theirs = Arc::downgrade(keys);
+    keys.follow(Box::new(move |change| {
+        let tls = locked(&shown).clone();
+        if (change.authorities || change.server)
+            && let (Some(keys), Some(tls)) = (theirs.upgrade(), tls)
+        {
+            take_up(&keys, &tls);
+        }
+        // A full channel holds a look that is still to come.
+        let _ = tell.try_send(Told::Look);
+    }));
+}
+
 /// Runs until it is told to stop.
-fn keep(parts: &SecureParts, mut opened: Option<Opened>, told: &Receiver<Told>) -> Option<Opened> {
-    let mut seen = parts.keys.server_stamp();
+fn keep(
+    parts: &SecureParts,
+    mut opened: Option<NetworkPlane>,
+    (shown, told): (&Shown, &Receiver<Told>),
+) -> Option<NetworkPlane> {
     let mut looks = 0;
     loop {
         let pause = if opened.is_some() { LOOK } else { RETRY };
@@ -164,7 +184,10 @@ fn keep(parts: &SecureParts, mut opened: Option<Opened>, told: &Receiver<Told>) 
             Ok(Told::Stop) | Err(RecvTimeoutError::Disconnected) => return opened,
         }
         if opened.is_none() {
-            opened = open(parts);
+            opened = open(parts).map(|(plane, tls)| {
+                *locked(shown) = Some(tls);
+                plane
+            });
         }
         parts.keys.look();
         end_what_is_over(&parts.sessions, &parts.is_over);
@@ -173,11 +196,6 @@ fn keep(parts: &SecureParts, mut opened: Option<Opened>, told: &Receiver<Told>) 
             if let Err(why) = parts.keys.tend(&(parts.names)()) {
                 log::warn!("the certificates of this host are not made anew: {why}");
             }
-        }
-        let stamp = parts.keys.server_stamp();
-        if stamp != seen {
-            seen = stamp;
-            opened.iter().for_each(|(_, tls)| take_up(&parts.keys, tls));
         }
     }
 }

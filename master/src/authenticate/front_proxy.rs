@@ -104,7 +104,7 @@ mod tests {
         );
         let anonymous = [("x-remote-user", "system:anonymous"), ("x-remote-group", "system:unauthenticated")];
         check(FRONT_PROXY, true, &anonymous, Ok(Some("system:anonymous  system:unauthenticated {}")));
-        // Nobody, and clients that are no proxies whatever they are called.
+        // Requests without a user, and clients whose certificate is of another authority.
         check(FRONT_PROXY, true, &[], Ok(None));
         check(FRONT_PROXY, true, &[("x-remote-group", "system:masters")], Ok(None));
         check(FRONT_PROXY, false, &[ann], Ok(None));

@@ -137,7 +137,7 @@ impl Authenticator {
         let is_proxy = sender.certificate.is_some_and(|certificate| certificate.front_proxy);
         let token = presented::token(sender.headers).map_err(|why| Refused::Because("a token", why.to_owned()))?;
         match (token, without) {
-            // A proxy that speaks for nobody is nobody.
+            // A certificate of a proxy identifies no client by itself.
             (None, _) if is_proxy => {
                 Err(Refused::Because("a certificate", "a proxy says no user in X-Remote-User".to_owned()))
             }

@@ -9,9 +9,10 @@
 //! order that makes every moment between two steps one of these stages. A server sends `ca-cross.crt` behind its own
 //! certificate while B signs: a client that knows A alone then finds a way from B to A.
 
+use super::account_keys;
 use super::certificate::{self, Serial};
+use super::files::{AUTHORITY, AUTHORITY_KEY, CROSS};
 use super::pem::{blocks, pem};
-use super::{AUTHORITY, AUTHORITY_KEY, CROSS, account_keys};
 use p256::ecdsa::SigningKey;
 use p256::pkcs8::{EncodePrivateKey, SecretDocument};
 use x509_cert::Certificate;
@@ -43,7 +44,7 @@ pub struct FileChange {
 pub struct Authorities {
     /// In the order of the file.
     all: Vec<Certificate>,
-    /// The place of the one that signs.
+    /// The index of the signing authority.
     signer: usize,
     /// The new authority's certificate by the old one.
     cross: Option<Certificate>,
@@ -51,7 +52,7 @@ pub struct Authorities {
 }
 
 impl Authorities {
-    /// `keys`: the text of `ca.key`; `cross`: of `ca-cross.crt`, if there is one.
+    /// `keys` is the text of `ca.key`, `cross` the text of `ca-cross.crt`.
     pub fn parse(bundle: &str, keys: &str, cross: Option<&str>) -> Result<Authorities, String> {
         let ders: Vec<Vec<u8>> = blocks(certificate::LABEL, bundle).collect();
         let all: Vec<Certificate> = ders.iter().map(|der| certificate::parse(der)).collect::<Result<_, _>>()?;
@@ -153,8 +154,7 @@ impl Authorities {
     /// Ends the old authority, and all that it signed.
     pub fn drop_old(&self) -> Result<Vec<FileChange>, String> {
         let old = self.old().ok_or("there is no old authority: nothing is to be dropped")?;
-        let left: String =
-            self.all.iter().filter(|one| !same_key(one, old)).map(text_of).collect::<Result<_, _>>()?;
+        let left: String = self.all.iter().filter(|one| !same_key(one, old)).map(text_of).collect::<Result<_, _>>()?;
         Ok(vec![FileChange { name: AUTHORITY, text: Some(left) }, FileChange { name: CROSS, text: None }])
     }
 

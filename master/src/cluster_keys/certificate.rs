@@ -110,7 +110,8 @@ pub fn authority(common_name: &str, number: Serial, key: &SigningKey) -> Result<
     of_authority((subject.clone(), public_key, id.clone()), number, (subject, id), key)
 }
 
-/// The certificate of one authority, signed by another with its key: whoever knows the other one alone trusts both.
+/// The certificate of a newer authority, signed by the key of an older authority: a client that trusts the older
+/// authority trusts both.
 pub fn crossed(newer: &Certificate, number: Serial, older: &Certificate, key: &SigningKey) -> Result<Vec<u8>, String> {
     let tbs = newer.tbs_certificate();
     let words = (tbs.subject().clone(), tbs.subject_public_key_info().clone(), id_of(newer)?);

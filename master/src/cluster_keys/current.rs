@@ -3,9 +3,11 @@
 
 use super::account_keys::AccountKeys;
 use super::authorities::Authorities;
-use super::files::{KeyFolder, Stamp};
+use super::files::{
+    ACCOUNTS, AUTHORITY, AUTHORITY_KEY, CROSS, KeyFolder, PROXY_AUTHORITY, REVOKED, SERVER, SERVER_KEY, Stamp, needed,
+};
 use super::revoked::RevokedList;
-use super::{ACCOUNTS, AUTHORITY, AUTHORITY_KEY, CROSS, ClusterKeys, KeyOptions, PROXY_AUTHORITY, REVOKED, SERVER, SERVER_KEY, needed};
+use super::{ClusterKeys, KeyOptions};
 use crate::store::locked;
 use coracle_api::strategy::furniture::Trust;
 use std::sync::{Arc, PoisonError};
@@ -128,7 +130,7 @@ impl ClusterKeys {
         self.current().bundle.clone()
     }
 
-    /// The authorities, for whoever has to tell others of them.
+    /// The authorities, as ConfigMaps and Secrets tell them.
     pub fn trust(&self) -> Trust {
         let current = self.current();
         let clients = self.client_authorities_pem().unwrap_or_else(|why| {

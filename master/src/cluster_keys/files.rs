@@ -10,6 +10,22 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 pub const FOLDER: &str = "keys";
+pub const AUTHORITY: &str = "ca.crt";
+pub const AUTHORITY_KEY: &str = "ca.key";
+/// The certificate of a new authority, signed by the old one.
+pub const CROSS: &str = "ca-cross.crt";
+pub const PROXY_AUTHORITY: &str = "front-proxy-ca.crt";
+pub const PROXY_AUTHORITY_KEY: &str = "front-proxy-ca.key";
+pub const ACCOUNTS: &str = "service-accounts.key";
+pub const SERVER: &str = "server.crt";
+pub const SERVER_KEY: &str = "server.key";
+pub const CLOCK: &str = "clock";
+/// How long masters have run, and the ages of certificates by that time.
+pub const LIFE: &str = "life.json";
+/// The file of static tokens and bootstrap tokens.
+pub const TOKENS: &str = "tokens.json";
+pub const ISSUED: &str = "issued.json";
+pub const REVOKED: &str = "revoked";
 /// Bytes of a file: the longest list takes some megabytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 /// What a file is called until it is whole.
@@ -102,7 +118,7 @@ impl KeyFolder {
         }
     }
 
-    /// Takes a file away, durable when this returns. One that is not there is no error.
+    /// Takes a file away, durable when this returns. A missing file is no error.
     pub fn remove(&self, name: &str) -> Result<(), String> {
         let removed = match fs::remove_file(self.path(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -153,7 +169,14 @@ impl KeyFolder {
     }
 }
 
-/// The folder while nobody else changes it.
+/// The text of a file that a master has made. `Err`: there is none.
+pub fn needed(folder: &KeyFolder, name: &str) -> Result<String, String> {
+    folder
+        .read(name)?
+        .ok_or_else(|| format!("{} is not there: start the master once, which makes it", folder.path(name).display()))
+}
+
+/// The folder, locked against other writers.
 pub struct HeldFolder<'f> {
     folder: &'f KeyFolder,
     _lock: File,

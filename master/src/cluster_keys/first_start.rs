@@ -1,8 +1,8 @@
 //! What a first start makes: the authorities, and the first key of service accounts.
 
 use super::authorities::NAME;
-use super::files::KeyFolder;
-use super::{ACCOUNTS, AUTHORITY, AUTHORITY_KEY, PROXY_AUTHORITY, PROXY_AUTHORITY_KEY, account_keys, certificate, pem};
+use super::files::{ACCOUNTS, AUTHORITY, AUTHORITY_KEY, KeyFolder, PROXY_AUTHORITY, PROXY_AUTHORITY_KEY};
+use super::{account_keys, certificate, pem};
 use crate::making::Entropy;
 
 /// The authority of proxies that speak for users, as kubeadm calls it.

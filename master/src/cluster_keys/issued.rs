@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 pub const ISSUED_MAX: usize = 10_000;
 /// Certificates of one user: no user keeps others from theirs.
 pub const ISSUED_OF_USER_MAX: usize = 200;
-/// Certificates of one node that one user asked for.
+/// Certificates of one node by requests of one user.
 pub const ISSUED_OF_NODE_MAX: usize = 20;
-/// Certificates of nodes that have not registered yet, which one user asked for.
+/// Certificates of unregistered nodes by requests of one user.
 pub const UNREGISTERED_MAX: usize = 100;
 /// How the user of a node is called.
 const NODE_PREFIX: &str = "system:node:";
@@ -44,7 +44,7 @@ pub struct IssuedCertificate {
     /// The uid of the Node, once the node has registered. Empty: it has not yet, or the user is no node.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub node: String,
-    /// The name of the authority that signed it. Empty: the first one.
+    /// The name of the signing authority. Empty: the first authority.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub authority: String,
 }
@@ -173,7 +173,14 @@ mod tests {
 
     fn one(serial: usize, user: &str, expires: i64) -> IssuedCertificate {
         let serial = format!("{serial:08x}");
-        IssuedCertificate { serial, user: user.into(), groups: vec!["g".into()], made: 1, expires, ..Default::default() }
+        IssuedCertificate {
+            serial,
+            user: user.into(),
+            groups: vec!["g".into()],
+            made: 1,
+            expires,
+            ..Default::default()
+        }
     }
 
     #[test]

@@ -62,7 +62,7 @@ struct Kept {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Life {
+pub struct RunningLife {
     /// Running time at the start of this run.
     before_s: u64,
     seen: BTreeMap<String, u64>,
@@ -73,15 +73,15 @@ pub struct Life {
     has_kept: bool,
 }
 
-impl Life {
+impl RunningLife {
     /// `text`: the file's content, if there is a file.
-    pub fn parse(text: Option<&str>) -> Result<Life, String> {
+    pub fn parse(text: Option<&str>) -> Result<RunningLife, String> {
         let kept: Kept = match text.map(str::trim) {
             None | Some("") => Kept::default(),
             Some(text) => serde_json::from_str(text).map_err(|error| error.to_string())?,
         };
         let Kept { running, seen } = kept;
-        Ok(Life { before_s: running, seen, kept_s: running, is_new: false, has_kept: false })
+        Ok(RunningLife { before_s: running, seen, kept_s: running, is_new: false, has_kept: false })
     }
 
     /// How long masters have run. `run`: since this one has started.
@@ -165,7 +165,7 @@ mod tests {
             (Aging::NextAuthority, Stage::Waiting, WAIT_S, Some(Due::Switch)),
             (Aging::NextAuthority, Stage::Overlap, 5 * WAIT_S, None),
         ] {
-            let mut life = Life::default();
+            let mut life = RunningLife::default();
             let things = of(thing, "01");
             let at = |seconds| Duration::from_secs(seconds);
             assert_eq!(life.due(at(7), stage, &things), []);
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn it_is_written_seldom() {
-        let mut life = Life::parse(None).expect("none yet");
+        let mut life = RunningLife::parse(None).expect("none yet");
         let things = of(Aging::Server, "01");
         life.due(Duration::ZERO, Stage::Single, &things);
         assert!(life.keep(Duration::ZERO, false).is_some(), "something is new");
@@ -193,15 +193,18 @@ mod tests {
         assert_eq!(life.keep(run, true), None);
         let text = life.keep(run + Duration::from_secs(1), true).expect("a minute");
         // The next run goes on.
-        let mut next = Life::parse(Some(&text)).expect("a file");
+        let mut next = RunningLife::parse(Some(&text)).expect("a file");
         assert_eq!(next.running_s(Duration::ZERO), 220 * HOUR_S + 60);
         assert_eq!(next.age_s(Duration::ZERO, "01"), Some(220 * HOUR_S + 60));
-        assert_eq!((next.due(Duration::ZERO, Stage::Single, &things), next.keep(Duration::ZERO, false)), (vec![], None));
+        assert_eq!(
+            (next.due(Duration::ZERO, Stage::Single, &things), next.keep(Duration::ZERO, false)),
+            (vec![], None)
+        );
         // A thing that is gone is forgotten.
         next.due(Duration::ZERO, Stage::Single, &of(Aging::Server, "02"));
         assert!(!next.keep(Duration::ZERO, false).expect("a change").contains("\"01\""));
-        for bad in ["x", "[]", r#"{"running":-1}"#] {
-            assert!(Life::parse(Some(bad)).is_err(), "{bad}");
+        for bad in ["x", "[1", r#"{"running":-1}"#] {
+            assert!(RunningLife::parse(Some(bad)).is_err(), "{bad}");
         }
     }
 
@@ -211,7 +214,7 @@ mod tests {
         let (mut text, mut made, mut writes): (Option<String>, u32, u32) = (None, 0, 0);
         let mut serial = 1_u32;
         for _ in 0..3652 {
-            let mut life = Life::parse(text.as_deref()).expect("a file");
+            let mut life = RunningLife::parse(text.as_deref()).expect("a file");
             for tenth in 0..=8 * 6 {
                 let run = Duration::from_secs(tenth * 600);
                 let things = of(Aging::Server, &format!("{serial:02x}"));
@@ -226,6 +229,6 @@ mod tests {
         // Four of eight hours count: 609 days.
         assert!((1..=3).contains(&made), "{made}");
         assert!(writes <= 3652 + 2 * made + 1, "{writes}");
-        assert!(Life::parse(text.as_deref()).expect("a file").running_s(Duration::ZERO) >= days(600).as_secs());
+        assert!(RunningLife::parse(text.as_deref()).expect("a file").running_s(Duration::ZERO) >= days(600).as_secs());
     }
 }

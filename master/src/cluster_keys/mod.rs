@@ -35,9 +35,9 @@ pub mod tokens;
 use self::base64_url::url_safe;
 use self::clock::HighWaterMark;
 use self::current::{Current, Seen};
-use self::files::KeyFolder;
+use self::files::{CLOCK, KeyFolder, LIFE};
 use self::first_start::make_missing;
-use self::life::Life;
+use self::life::RunningLife;
 use self::names::ServerNames;
 use self::revoked::RevokedList;
 use crate::commit::Registry;
@@ -52,26 +52,10 @@ use x509_cert::der::Encode;
 
 pub use self::base64_url::from_url_safe;
 pub use self::current::{KeyChange, KeyFollower};
+pub use self::files::{AUTHORITY, TOKENS};
 pub use self::own_clients::OwnClient;
 pub use self::revoking::NodeState;
 pub use self::signing::Requested;
-
-pub const AUTHORITY: &str = "ca.crt";
-const AUTHORITY_KEY: &str = "ca.key";
-/// The certificate of a new authority, signed by the old one.
-const CROSS: &str = "ca-cross.crt";
-const PROXY_AUTHORITY: &str = "front-proxy-ca.crt";
-const PROXY_AUTHORITY_KEY: &str = "front-proxy-ca.key";
-const ACCOUNTS: &str = "service-accounts.key";
-const SERVER: &str = "server.crt";
-const SERVER_KEY: &str = "server.key";
-const CLOCK: &str = "clock";
-/// How long masters have run, and the ages of certificates by that time.
-const LIFE: &str = "life.json";
-/// The file of static tokens and bootstrap tokens.
-pub const TOKENS: &str = "tokens.json";
-const ISSUED: &str = "issued.json";
-const REVOKED: &str = "revoked";
 
 /// What the keys are made for.
 #[derive(Clone, Debug, Default)]
@@ -92,7 +76,7 @@ pub struct ClusterKeys {
     entropy: Entropy,
     clock: Mutex<HighWaterMark>,
     started: Instant,
-    life: Mutex<Life>,
+    life: Mutex<RunningLife>,
     current: RwLock<Arc<Current>>,
     /// `None`: the list has never been readable, so that every certificate may be in it.
     revoked: RwLock<Option<RevokedList>>,
@@ -137,14 +121,13 @@ impl ClusterKeys {
         let kept = folder.read(CLOCK)?;
         let mark = HighWaterMark::parse(kept.as_deref(), Duration::ZERO);
         let mark = mark.map_err(|why| format!("{}: {why}", folder.path(CLOCK).display()))?;
-        let life = Life::parse(folder.read(LIFE)?.as_deref()).unwrap_or_else(|why| {
+        let life = RunningLife::parse(folder.read(LIFE)?.as_deref()).unwrap_or_else(|why| {
             log::warn!("{}: {why}; certificates count as new", folder.path(LIFE).display());
-            Life::default()
+            RunningLife::default()
         });
         let (clock, started, life) = (Mutex::new(mark), Instant::now(), Mutex::new(life));
         let (revoked, followers) = (RwLock::default(), Mutex::default());
-        let keys =
-            ClusterKeys { folder, options, entropy, clock, started, life, current, revoked, seen, followers };
+        let keys = ClusterKeys { folder, options, entropy, clock, started, life, current, revoked, seen, followers };
         keys.read_revoked();
         Ok(keys)
     }
@@ -179,12 +162,6 @@ impl ClusterKeys {
     pub fn random<const N: usize>(&self) -> [u8; N] {
         self.entropy.bytes()
     }
-}
-
-fn needed(folder: &KeyFolder, name: &str) -> Result<String, String> {
-    folder
-        .read(name)?
-        .ok_or_else(|| format!("{} is not there: start the master once, which makes it", folder.path(name).display()))
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //! They are made at a start, and anew when they age or the authority is another. The one that a new certificate takes
 //! the place of counts no more.
 
-use super::{ClusterKeys, PROXY_AUTHORITY, PROXY_AUTHORITY_KEY, account_keys, certificate, needed, pem};
+use super::files::{PROXY_AUTHORITY, PROXY_AUTHORITY_KEY, needed};
+use super::{ClusterKeys, account_keys, certificate, pem};
 use coracle_api::strategy::furniture::FRONT_PROXY;
 use coracle_api::strategy::pem::mismatch;
 use x509_cert::Certificate;
@@ -14,8 +15,7 @@ const ADMINS: &str = "kubeadm:cluster-admins";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnClient {
     Kubelet,
-    /// A server that extends the API, which believes this client what it says of other users. The authority of proxies
-    /// signs it.
+    /// A server that extends the API. Its client's certificate is signed by the authority of proxies.
     Extension,
 }
 

@@ -2,11 +2,11 @@
 //! when the host has other names or another authority signs, after a year of running time, and on a command.
 
 use super::authorities::Stage;
-use super::files::{Stamp, read_any};
+use super::files::{LIFE, SERVER, SERVER_KEY, needed, read_any};
 use super::life::{Aging, Due};
 use super::names::ServerNames;
 use super::own_clients::OwnClient;
-use super::{AUTHORITY, ClusterKeys, LIFE, PROXY_AUTHORITY, SERVER, SERVER_KEY, certificate, needed, pem};
+use super::{ClusterKeys, certificate, pem};
 use crate::store::locked;
 use coracle_api::strategy::pem::mismatch;
 use std::path::PathBuf;
@@ -29,14 +29,6 @@ impl ClusterKeys {
     fn server_paths(&self) -> (PathBuf, PathBuf) {
         let own = || (self.folder.path(SERVER), self.folder.path(SERVER_KEY));
         self.options.server_files.clone().unwrap_or_else(own)
-    }
-
-    /// Differs from before when the files behind `server` and the authorities of clients differ.
-    pub fn server_stamp(&self) -> [Stamp; 5] {
-        let (chain, key) = self.server_paths();
-        let clients = self.options.client_authorities.as_deref().map(Stamp::of).unwrap_or_default();
-        let [authority, proxies] = [AUTHORITY, PROXY_AUTHORITY].map(|name| self.folder.stamp(name));
-        [Stamp::of(&chain), Stamp::of(&key), clients, authority, proxies]
     }
 
     /// The authorities whose certificates tell who a client is, as PEM.
@@ -80,7 +72,8 @@ impl ClusterKeys {
         }
         let current = self.current();
         let (first, rest) = split_chain(&chain);
-        let is_current = first.is_some_and(|first| certificate::is_current(&first, current.authorities.signer(), names));
+        let signer = current.authorities.signer();
+        let is_current = first.is_some_and(|first| certificate::is_current(&first, signer, names));
         Ok(is_current && rest == current.authorities.between()?)
     }
 
@@ -107,7 +100,8 @@ impl ClusterKeys {
         let mut done: Vec<Result<(), String>> = due.iter().map(|due| self.carry_out(*due, names)).collect();
         done.push(self.renew_server(names).map(drop));
         done.extend(OwnClient::ALL.map(|of| self.own_client(of).map(drop)));
-        // What was made has an age of its own.
+        // What was made has an age of its own, and counts from now on.
+        self.look();
         let (stage, things) = self.aging()?;
         locked(&self.life).due(run, stage, &things);
         done.push(self.keep_life(run, false));
@@ -138,7 +132,7 @@ impl ClusterKeys {
         text.map_or(Ok(()), |text| self.folder.write(LIFE, &text))
     }
 
-    /// What there is that ages, with serial numbers.
+    /// The certificates that age, with their serial numbers.
     fn aging(&self) -> Result<(Stage, Vec<(Aging, String)>), String> {
         let current = self.current();
         let authorities = &current.authorities;
@@ -147,11 +141,9 @@ impl ClusterKeys {
             things.push((Aging::NextAuthority, certificate::serial_of(cross)));
         }
         let [kubelet, extension] = [OwnClient::Kubelet, OwnClient::Extension].map(OwnClient::certificate_file);
-        for (thing, file) in [
-            (Aging::Server, SERVER.to_owned()),
-            (Aging::KubeletClient, kubelet),
-            (Aging::FrontProxyClient, extension),
-        ] {
+        for (thing, file) in
+            [(Aging::Server, SERVER.to_owned()), (Aging::KubeletClient, kubelet), (Aging::FrontProxyClient, extension)]
+        {
             let text = self.folder.read(&file)?.unwrap_or_default();
             things.extend(split_chain(&text).0.map(|first| (thing, certificate::serial_of(&first))));
         }

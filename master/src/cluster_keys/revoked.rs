@@ -1,12 +1,12 @@
 //! PURE. The serial numbers of certificates that count no more: one in a line, in hexadecimal digits, behind it the
-//! user, and `superseded` where newer certificates took its place. Both programs read the list. A certificate never ends
-//! by a date that nobody asked for, so that this list is what ends it.
+//! user, and `superseded` where newer certificates took its place. Both programs read the list. A certificate never
+//! ends by a date that nobody asked for, so that this list is what ends it.
 
 use std::collections::BTreeMap;
 
 /// Serial numbers in one list; each takes some 100 bytes.
 pub const REVOKED_MAX: usize = 50_000;
-/// Those among them that a newer certificate ended: the rest is for what people revoke.
+/// Superseded serial numbers in one list. The other places are for serial numbers that people revoke.
 pub const SUPERSEDED_MAX: usize = 25_000;
 const SUPERSEDED: &str = " superseded";
 

@@ -1,9 +1,9 @@
 //! The end of certificates: by user, by node, by serial number.
 
+use super::ClusterKeys;
+use super::files::{ISSUED, REVOKED, Stamp, TOKENS};
 use super::issued::{IssuedCertificate, IssuedList, user_of_node};
 use super::revoked::RevokedList;
-use super::{ClusterKeys, ISSUED, REVOKED, TOKENS};
-use crate::cluster_keys::files::Stamp;
 use std::sync::PoisonError;
 
 /// What is known of a Node in the store.
@@ -45,7 +45,7 @@ impl ClusterKeys {
         self.revoke_where(|one| one.user == user)
     }
 
-    /// The certificates of a node whose Node was deleted. `now`: the Node of that name, which may have joined again: its
+    /// Ends the certificates of a deleted Node. `now` is the Node of that name, which may have joined again: its
     /// certificates stay.
     pub fn revoke_node(&self, node: &str, now: &NodeState) -> Result<usize, String> {
         let user = user_of_node(node);
@@ -58,8 +58,8 @@ impl ClusterKeys {
         }
     }
 
-    /// A Node is in the store: certificates of its name that belong to no Node yet belong to it, and those of an earlier
-    /// Node end. Their number. Nothing is written where that is known.
+    /// Certificates of a node's name that belong to no Node yet belong to this Node from now on, and certificates of an
+    /// earlier Node end. Returns the number of the latter. Nothing is written where nothing changes.
     pub fn settle_node(&self, node: &str, uid: &str) -> Result<usize, String> {
         let knows = |list: &mut IssuedList| !list.settle(node, uid).1;
         if knows(&mut self.issued()?) {
@@ -94,7 +94,7 @@ impl ClusterKeys {
         Ok(ended)
     }
 
-    fn revoke_where(&self, is_one: impl Fn(&IssuedCertificate) -> bool) -> Result<usize, String> {
+    pub(super) fn revoke_where(&self, is_one: impl Fn(&IssuedCertificate) -> bool) -> Result<usize, String> {
         let held = self.folder.hold()?;
         let (text, taken) = held.update(ISSUED, |text| {
             let mut list = IssuedList::parse(text)?;

@@ -3,8 +3,9 @@
 
 use super::account_keys::AccountKeys;
 use super::authorities::{Authorities, FileChange, Stage};
+use super::files::{ACCOUNTS, AUTHORITY, AUTHORITY_KEY, CROSS, needed};
 use super::issued::IssuedCertificate;
-use super::{ACCOUNTS, AUTHORITY, AUTHORITY_KEY, CROSS, ClusterKeys, certificate, first_start, needed};
+use super::{ClusterKeys, certificate, first_start};
 
 impl ClusterKeys {
     /// Makes a new authority and publishes it. The old one signs until `switch_authority`.
@@ -23,9 +24,12 @@ impl ClusterKeys {
         Ok(())
     }
 
-    /// Ends the old authority, and every certificate that it signed.
+    /// Ends the old authority, and every certificate that it signed. Connections that were made with them end too, so the
+    /// certificates are revoked beside.
     pub fn drop_old_authority(&self) -> Result<(), String> {
-        self.change_authorities(|authorities, _| authorities.drop_old())
+        let signer = self.signer_name();
+        self.change_authorities(|authorities, _| authorities.drop_old())?;
+        self.revoke_where(|one| one.authority != signer).map(drop)
     }
 
     /// Ends what a crash has left of a change.

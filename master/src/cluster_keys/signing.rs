@@ -1,9 +1,10 @@
 //! Signs certificates for clients, and notes them in the list of what was given out.
 
 use super::authorities::Authorities;
+use super::files::{AUTHORITY, AUTHORITY_KEY, CROSS, ISSUED, REVOKED, needed};
 use super::issued::{IssuedCertificate, IssuedList};
 use super::revoked::{self, RevokedList};
-use super::{AUTHORITY, AUTHORITY_KEY, CROSS, ClusterKeys, ISSUED, REVOKED, account_keys, certificate, needed, pem, request};
+use super::{ClusterKeys, account_keys, certificate, pem, request};
 use std::time::Duration;
 
 /// Of a request that is signed.

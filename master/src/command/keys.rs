@@ -81,7 +81,10 @@ pub fn told(config: &Config, outcome: Outcome) -> Outcome {
 }
 
 /// With the keys of the data directory, as its owner.
-pub fn with_keys(config: &Config, then: impl FnOnce(&ClusterKeys) -> Result<String, String>) -> Result<Outcome, String> {
+pub fn with_keys(
+    config: &Config,
+    then: impl FnOnce(&ClusterKeys) -> Result<String, String>,
+) -> Result<Outcome, String> {
     as_owner(config, then).map(Outcome::good)
 }
 
@@ -142,15 +145,26 @@ fn write_admin(config: &Config, wish: &KubeconfigWish, path: &Path) -> Result<&'
     Ok("/etc/coracle/admin.kubeconfig is written: kubectl of root uses it")
 }
 
-/// Root's kubeconfig names the authorities of before, or is signed by one that has gone.
+/// Whether root's kubeconfig is of this cluster: it names an authority that counts.
+pub fn admin_is_ours(keys: &ClusterKeys) -> bool {
+    let named = read_any(Path::new(ADMIN_FILE)).ok().and_then(|text| {
+        let authorities = credentials::read_data(&text, "certificate-authority-data")?;
+        Some(pem::blocks(certificate::LABEL, &authorities).collect::<Vec<_>>())
+    });
+    let ours: Vec<Vec<u8>> = pem::blocks(certificate::LABEL, &keys.authority()).collect();
+    named.is_some_and(|named| named.iter().any(|one| ours.contains(one)))
+}
+
+/// Root's kubeconfig anew, with the authorities of now.
 pub fn refresh_admin(config: &Config) -> Result<(), String> {
     let path = Path::new(ADMIN_FILE);
-    if !nix::unistd::Uid::effective().is_root() || fs::symlink_metadata(path).is_err() {
+    if !nix::unistd::Uid::effective().is_root() {
         return Ok(());
     }
     // Somebody's own server in it stays.
-    let server = read_any(path)?.lines().find_map(|line| line.trim().strip_prefix("server: ")?.parse().ok());
-    let server: Option<String> = server.map(|server: String| server.trim_matches('"').to_owned());
+    let text = read_any(path)?;
+    let server = text.lines().find_map(|line| line.trim().strip_prefix("server: "));
+    let server = server.map(|server| server.trim_matches('"').to_owned());
     let admin = credentials::parse(&["kubeconfig"], &[("write".to_owned(), String::new())])?;
     match admin {
         Credentials::Kubeconfig(wish) => write_admin(config, &KubeconfigWish { server, ..wish }, path).map(drop),

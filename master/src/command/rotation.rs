@@ -4,7 +4,7 @@
 //! dropping a connection. Certificates of this host are made by the running master, which knows its own names.
 
 use super::Outcome;
-use super::keys::{as_owner, refresh_admin, told, with_keys};
+use super::keys::{admin_is_ours, as_owner, refresh_admin, told, with_keys};
 use crate::cluster_keys::authorities::Stage;
 use crate::cluster_keys::issued::IssuedList;
 use crate::cluster_keys::{ClusterKeys, KeyOptions};
@@ -51,6 +51,7 @@ fn renew(config: &Config) -> Result<Outcome, String> {
 }
 
 fn renew_authority(config: &Config, now: bool) -> Result<Outcome, String> {
+    let is_ours = root_uses_it(config)?;
     let done = with_keys(config, |keys| {
         if keys.stage() == Stage::Waiting && !now {
             return Err("a new authority waits already: --now lets it sign".to_owned());
@@ -69,8 +70,16 @@ fn renew_authority(config: &Config, now: bool) -> Result<Outcome, String> {
         // The server shows a certificate by the new authority.
         renew(config)?;
     }
-    refresh_admin(config)?;
+    if is_ours {
+        refresh_admin(config)?;
+    }
     Ok(done)
+}
+
+/// Whether root's kubeconfig is of this cluster. It is read as root, before anything changes.
+fn root_uses_it(config: &Config) -> Result<bool, String> {
+    let keys = ClusterKeys::of_directory(KeyOptions { data_dir: config.data_dir.clone(), ..KeyOptions::default() });
+    keys.map(|keys| admin_is_ours(&keys))
 }
 
 fn drop_old_authority(config: &Config, take: bool) -> Result<Outcome, String> {
@@ -86,10 +95,13 @@ fn drop_old_authority(config: &Config, take: bool) -> Result<Outcome, String> {
              coracle-master keys drop-old-ca --yes"
         )));
     }
+    let is_ours = root_uses_it(config)?;
     with_keys(config, |keys| keys.drop_old_authority().map(|()| String::new()))?;
     let done = told(config, Outcome::good(format!("{shown}\nthe old authority counts no more")));
     renew(config)?;
-    refresh_admin(config)?;
+    if is_ours {
+        refresh_admin(config)?;
+    }
     Ok(done)
 }
 

@@ -124,8 +124,8 @@ mod tests {
     use super::super::intent::Intent;
     use super::super::signing::REQUESTS;
     use super::*;
-    use crate::cluster_keys::tokens::TokenWish;
     use crate::cluster_keys::KeyOptions;
+    use crate::cluster_keys::tokens::TokenWish;
     use crate::commit::{Change, Made, Registry, Terms, Writer};
     use crate::making::Maker;
     use crate::prepare::{Ownership, Standing};

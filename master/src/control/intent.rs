@@ -94,7 +94,7 @@ pub enum Intent {
     Revoke {
         node: String,
     },
-    /// A Node has this uid: the certificates of its name belong to it.
+    /// The certificates of a node's name belong to the Node with this uid.
     Settle {
         node: String,
         uid: String,

@@ -14,7 +14,9 @@ use super::shelf::View;
 use super::view::{NamespaceView, PODS, document, namespace_key};
 use crate::store::Stored;
 use coracle_api::meta::{Key, Resource, Revision, Time};
-use coracle_api::strategy::furniture::{ACCOUNT, ACCOUNTS, CONFIG_MAPS, EXTENSION, ROOT, Trust, extension, furniture, is_root};
+use coracle_api::strategy::furniture::{
+    ACCOUNT, ACCOUNTS, CONFIG_MAPS, EXTENSION, ROOT, Trust, extension, furniture, is_root,
+};
 use coracle_api::strategy::namespace::CLUSTER;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -327,7 +329,7 @@ mod tests {
             };
             intents.iter().filter_map(one).collect()
         };
-        let mut put = |cluster: &mut Cluster, key: Key, object: Value| {
+        let put = |cluster: &mut Cluster, key: Key, object: Value| {
             let (revision, key) = (Revision(1), Arc::new(key));
             let new = Some(Stored::of(key.clone(), revision, &mut object.clone()));
             cluster.apply(&Event { revision, key, old: None, new, renewed: false }, Duration::ZERO);

@@ -19,15 +19,12 @@ pub fn all(cluster: &Cluster) -> Vec<Key> {
     cluster.nodes.keys().map(|name| node_key(name)).collect()
 }
 
-/// A node's reports concern nobody here: only a Node that is new, is another, or is gone.
+/// The Node, and its name where a Node has gone or become another.
 pub fn by_node(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
     let (was, is) = (change.was::<NodeView>(), cluster.nodes.get(&change.key.name));
-    let uid = |node: &NodeView| node.uid.clone();
-    if was.map(uid) == is.map(uid) && !change.gone {
-        return Vec::new();
-    }
     let departed = Key { resource: DEPARTED, namespace: String::new(), name: change.key.name.clone() };
-    let has_left = change.gone || was.is_some();
+    let is_another = was.is_some_and(|was| is.is_none_or(|is| is.uid != was.uid));
+    let has_left = change.gone || is_another;
     has_left.then_some(departed).into_iter().chain(is.map(|_| change.key.clone())).collect()
 }
 

@@ -23,8 +23,8 @@ use super::storage::{binding, ephemeral, volumes};
 use super::view::{EndpointsView, LeaseView, NamespaceView, ServiceView, SliceView};
 use super::{
     addresses, autoscale, balancer, budgets, cron, disruption, endpoints, events, evictions, expulsion, garbage,
-    namespaces, node_certificates, nodes, own, pod_garbage, quotas, ranges, replicas, replication, roles, schedule, signing,
-    token_secrets, ttl, unplaced,
+    namespaces, node_certificates, nodes, own, pod_garbage, quotas, ranges, replicas, replication, roles, schedule,
+    signing, token_secrets, ttl, unplaced,
 };
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource};

@@ -51,7 +51,7 @@ fn days(seconds: u64) -> String {
     format!("{} days", seconds / (24 * 3600))
 }
 
-/// What there is of keys, and how old it is.
+/// The facts of `keys list`.
 pub struct KeysReport {
     pub stage: Stage,
     /// The names of the authorities, the one that signs first.
@@ -81,7 +81,8 @@ pub fn listed(report: &KeysReport) -> String {
     match report.stage {
         Stage::Single => {}
         Stage::Waiting => {
-            let signs = format!("signs {}, or now: coracle-master keys renew-ca --now", left(Aging::NextAuthority, WAIT_S));
+            let signs =
+                format!("signs {}, or now: coracle-master keys renew-ca --now", left(Aging::NextAuthority, WAIT_S));
             rows.push(row(&format!("authority {other}"), Aging::NextAuthority, signs));
         }
         Stage::Overlap => rows.push(vec![
@@ -154,7 +155,10 @@ mod tests {
         assert!(text.contains("server               5 days     made anew in 360 days\n"), "{text}");
         assert!(text.ends_with("one key signs tokens\nmasters have run for 500 days"), "{text}");
         let text = listed(&report(Stage::Waiting, &["coracle", "coracle-2"], 2));
-        assert!(text.contains("authority coracle-2   10 days    signs in 20 days, or now: coracle-master keys"), "{text}");
+        assert!(
+            text.contains("authority coracle-2   10 days    signs in 20 days, or now: coracle-master keys"),
+            "{text}"
+        );
         assert!(text.contains("2 older ones count until coracle-master keys drop-old-token-keys"), "{text}");
         let text = listed(&report(Stage::Overlap, &["coracle-2", "coracle"], 0));
         assert!(text.contains("counts until coracle-master keys drop-old-ca\n"), "{text}");
