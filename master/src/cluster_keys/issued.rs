@@ -8,6 +8,7 @@
 
 use super::revoked::from_hex;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Certificates in the list; each takes some 250 bytes.
 pub const ISSUED_MAX: usize = 10_000;
@@ -146,6 +147,12 @@ impl IssuedList {
             (one.node, changed) = (uid.to_owned(), true);
         }
         (ended, changed)
+    }
+
+    /// The nodes with certificates that belong to no Node, each once.
+    pub fn unregistered(&self) -> BTreeSet<String> {
+        let of = self.certificates.iter().filter(|one| one.node.is_empty());
+        of.filter_map(|one| one.node_name().map(str::to_owned)).collect()
     }
 
     /// The nodes whose certificates belong to a Node: name and uid, each pair once.

@@ -79,6 +79,12 @@ impl ClusterKeys {
     /// certificates of a node that has not registered yet stay.
     pub fn revoke_departed(&self, state: impl Fn(&str) -> NodeState) -> Result<usize, String> {
         let mut ended = 0;
+        // A crash may have come between a registration and the note of it, too.
+        for node in self.issued()?.unregistered() {
+            if let NodeState::There(uid) = state(&node) {
+                ended += self.settle_node(&node, &uid)?;
+            }
+        }
         for (node, uid) in self.issued()?.registered() {
             let is_gone = match state(&node) {
                 NodeState::Unknown => false,

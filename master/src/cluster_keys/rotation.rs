@@ -24,8 +24,8 @@ impl ClusterKeys {
         Ok(())
     }
 
-    /// Ends the old authority, and every certificate that it signed. Connections that were made with them end too, so the
-    /// certificates are revoked beside.
+    /// Ends the old authority, and every certificate that it signed. Open connections end by the list of revoked
+    /// certificates.
     pub fn drop_old_authority(&self) -> Result<(), String> {
         let signer = self.signer_name();
         self.change_authorities(|authorities, _| authorities.drop_old())?;

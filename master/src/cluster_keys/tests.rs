@@ -451,7 +451,9 @@ fn certificates_end_with_their_node() {
     let start = |state: NodeState| keys.revoke_departed(|_| state.clone()).expect("done");
     // It has not registered yet, and a start does not catch it.
     assert_eq!((start(NodeState::Gone), keys.is_revoked(&first)), (0, false));
-    keys.settle_node(&node, "u1").expect("settled");
+    // It has registered, and a crash came before that was noted.
+    assert_eq!(start(NodeState::There("u1".into())), 0);
+    assert_eq!(keys.issued().expect("a list").registered(), [(node.clone(), "u1".to_owned())]);
     let written = keys.folder().stamp(ISSUED);
     assert_eq!(keys.settle_node(&node, "u1"), Ok(0));
     assert_eq!(keys.folder().stamp(ISSUED), written, "nothing is written where nothing changes");

@@ -9,14 +9,15 @@
 use super::cluster::Cluster;
 use super::controller::{Look, ObservedChange};
 use super::intent::{Decision, Intent, Memo};
-use super::view::{NodeView, node_key, of_group};
+use super::view::{NodeView, of_group};
 use coracle_api::meta::{Key, Resource};
 
 /// Stands in keys for nodes that were deleted.
 const DEPARTED: Resource = of_group("certificates.k8s.io", "departednodes");
 
-pub fn all(cluster: &Cluster) -> Vec<Key> {
-    cluster.nodes.keys().map(|name| node_key(name)).collect()
+/// What went or came while nobody looked is settled by the start, from the list of certificates.
+pub fn all(_: &Cluster) -> Vec<Key> {
+    Vec::new()
 }
 
 /// The Node, and its name where a Node has gone or become another.
