@@ -1,5 +1,5 @@
-//! The user for whom a proxy speaks. Headers count if the client's certificate is by the authority of proxies, as in the
-//! request header authentication of kube-apiserver. PURE.
+//! The user for whom a proxy speaks. Headers count if the client's certificate is by the authority of proxies, as with
+//! the request header authentication of kube-apiserver. PURE.
 //!
 //!     X-Remote-User: ann     X-Remote-Group: team     X-Remote-Uid: u1     X-Remote-Extra-example.com%2fproject: x
 
