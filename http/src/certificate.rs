@@ -19,6 +19,8 @@ pub struct ClientCertificate {
     pub serial: Vec<u8>,
     /// SHA-256 of the whole certificate in DER.
     pub fingerprint: [u8; 32],
+    /// The authority of proxies has signed it: the client speaks for other users, and is no user itself.
+    pub front_proxy: bool,
 }
 
 impl ClientCertificate {
@@ -41,6 +43,8 @@ impl ClientCertificate {
             organizations,
             serial: certificate.serial_number().as_bytes().to_vec(),
             fingerprint: Sha256::digest(der).into(),
+            // The subject does not say it.
+            front_proxy: false,
         })
     }
 }

@@ -11,6 +11,7 @@
 
 mod encryption;
 mod keys;
+mod rotation;
 
 use crate::cluster_keys::files::KeyFolder;
 use crate::config::{Config, Deed};

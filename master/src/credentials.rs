@@ -2,7 +2,11 @@
 //!
 //!     kubeconfig [--user NAME] [--group G]... [--server URL] [--for 30d] [--write]
 //!     token create|list|revoke, user list|revoke
+//!     keys list|renew|renew-ca|drop-old-ca|renew-token-key|drop-old-token-keys
 
+pub mod keys;
+
+use self::keys::KeyDeed;
 use crate::cluster_keys::issued::IssuedList;
 use crate::cluster_keys::tokens::{StaticToken, TokenList, TokenWish};
 use coracle_api::meta::Time;
@@ -12,9 +16,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The first words of these commands.
-pub const COMMANDS: [&str; 3] = ["kubeconfig", "token", "user"];
+pub const COMMANDS: [&str; 4] = ["kubeconfig", "token", "user", "keys"];
 /// The flags of these commands, and whether a value follows.
-const FLAGS: [(&str, bool); 7] = [
+const FLAGS: [(&str, bool); 9] = [
     ("user", true),
     ("group", true),
     ("server", true),
@@ -22,6 +26,8 @@ const FLAGS: [(&str, bool); 7] = [
     ("uses", true),
     ("join", false),
     ("write", false),
+    ("now", false),
+    ("yes", false),
 ];
 /// The user and the group of an administrator, as Kubernetes' own tools call them.
 pub const ADMIN: (&str, &str) = ("kubernetes-admin", "system:masters");
@@ -53,6 +59,7 @@ pub enum Credentials {
     TokenRevoke(String),
     UserList,
     UserRevoke(String),
+    Keys(KeyDeed),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -104,6 +111,7 @@ pub fn parse(words: &[&str], flags: &[(String, String)]) -> Result<Credentials, 
         ["token", "revoke", id] => allow(&[]).map(|()| Credentials::TokenRevoke((*id).to_owned())),
         ["user", "list"] => allow(&[]).map(|()| Credentials::UserList),
         ["user", "revoke", name] => allow(&[]).map(|()| Credentials::UserRevoke((*name).to_owned())),
+        ["keys", words @ ..] => keys::parse(words, flags, allow).map(Credentials::Keys),
         ["kubeconfig", more, ..] => Err(format!("unexpected argument {more:?}: kubeconfig takes flags alone")),
         ["token", ..] => Err("token takes one of create, list and revoke ID, see token --help".to_owned()),
         _ => Err("user takes one of list and revoke NAME, see user --help".to_owned()),
@@ -396,9 +404,8 @@ mod tests {
         let one = |user: &str, expires: i64| IssuedCertificate {
             serial: "01".into(),
             user: user.into(),
-            groups: Vec::new(),
-            made: 0,
             expires,
+            ..IssuedCertificate::default()
         };
         let list = IssuedList { certificates: vec![one("bob", 0), one("ann", 1_800_000_000), one("bob", 5)] };
         let expected = "USER   GROUPS   CERTIFICATES   END\nann    -        1              2027-01-15T08:00:00Z\n\

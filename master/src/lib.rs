@@ -48,7 +48,7 @@ use crate::cluster_keys::names::{NameSources, ServerNames};
 use crate::cluster_keys::{ClusterKeys, KeyOptions};
 use crate::commit::Registry;
 use crate::config::Config;
-use crate::control::{Control, Gate, Own, Permission};
+use crate::control::{Control, Gate, Own, Permission, Wakes};
 use crate::doors::{DoorParts, Doors};
 use crate::making::Maker;
 use crate::secure_port::SecureState;
@@ -75,6 +75,7 @@ pub struct Master {
     registry: Arc<Registry>,
     control: Control,
     doors: Doors,
+    keys: Option<Arc<ClusterKeys>>,
 }
 
 /// Serves until `shutdown` returns.
@@ -122,10 +123,14 @@ pub fn start(config: &Config) -> Result<Master, String> {
         .inspect_err(|why| log::error!("{why}"))
         .ok()
         .map(Arc::new);
-    let registry = Arc::new(registry.trusting(keys.as_deref().map(ClusterKeys::authority)));
+    if let Some(keys) = &keys {
+        registry.trust(keys.trust());
+    }
+    let registry = Arc::new(registry);
     // What keeps a store from being written to is said already.
     if store.frozen().is_none() {
         furnish(&registry, &adoption);
+        keys.iter().for_each(|keys| end_departed(keys, &*shared));
     }
     neighbours::tell_of_overlaps(config.service_cidr);
     let agents = Agents::of_this_host(config.agent_sockets.clone());
@@ -134,7 +139,9 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let authenticator = Arc::new(Authenticator::new(shared.clone(), keys.clone()));
     let theirs = adoption.clone();
     let gate = gate.leaving_out(Arc::new(move || theirs.unadopted_roles()));
+    let names = config.clone();
     let upkeep = Upkeep::new(store.clone(), adoption.clone(), &config.data_dir)
+        .holding(keys.clone(), Box::new(move || server_names(&names)))
         .sealing(config.encryption_key.clone(), sealing);
     let state = Arc::<SecureState>::default();
     let serve = Serve::new(registry.clone(), keys.clone())
@@ -151,9 +158,12 @@ pub fn start(config: &Config) -> Result<Master, String> {
     // What controllers know of unadopted roles is read with everything else.
     let adopted = wakes.clone();
     adoption.follow(Box::new(move || adopted.kinds_changed()));
+    keys.iter().for_each(|keys| follow_keys(keys, (&registry, &authenticator), &wakes));
     let serve = serve.heard_by(Box::new(move |key| hearing.hear(key))).giving_back_what_a_start_took();
     let handler: Handler = Arc::new(move |request| serve.answer(&request));
-    let doors = Doors::open(DoorParts { config, plain: listener, handler, authenticator, keys, agents, state })?;
+    let theirs = keys.clone();
+    let doors =
+        Doors::open(DoorParts { config, plain: listener, handler, authenticator, keys: theirs, agents, state })?;
     // Last: they keep a processor busy for a while, and nobody who asks waits for them.
     let control = match Control::start(shared, gate, (wakes, inbox)) {
         Ok(control) => control,
@@ -166,7 +176,7 @@ pub fn start(config: &Config) -> Result<Master, String> {
         "serving on {socket}{}",
         doors.plain_address().map(|address| format!(" and http://{address}")).unwrap_or_default()
     );
-    Ok(Master { store, registry, control, doors })
+    Ok(Master { store, registry, control, doors, keys })
 }
 
 /// Who may do what: administrators, then nodes, then everybody by roles.
@@ -186,6 +196,35 @@ fn furnish(registry: &Registry, adoption: &Adoption) {
         // The next start is a first start again: what it finds under the names of these roles does not count by itself.
         Err(why) => log::error!("{why}"),
     }
+}
+
+/// Certificates of nodes that were deleted before a crash count no more, before anybody is served.
+fn end_departed(keys: &ClusterKeys, store: &dyn Store) {
+    if let Err(why) = keys.revoke_departed(|node| control::node_state(store, node)) {
+        log::error!("the certificates of deleted nodes are not ended: {why}");
+    }
+}
+
+/// Keys that a command or their age has changed are taken up by whoever holds something of them.
+fn follow_keys(
+    keys: &Arc<ClusterKeys>,
+    (registry, authenticator): (&Arc<Registry>, &Arc<Authenticator>),
+    wakes: &Wakes,
+) {
+    let (registry, authenticator, wakes) = (registry.clone(), authenticator.clone(), wakes.clone());
+    // The keys hold this: it must not hold the keys.
+    let theirs = Arc::downgrade(keys);
+    keys.follow(Box::new(move |change| {
+        if change.authorities
+            && let Some(keys) = theirs.upgrade()
+        {
+            registry.trust(keys.trust());
+            wakes.trust_changed();
+        }
+        if change.accounts {
+            authenticator.keys_changed();
+        }
+    }));
 }
 
 /// Whether a user may have a node's certificate without a person's look.
@@ -330,6 +369,7 @@ impl Master {
     pub fn stop(self) {
         self.doors.stop();
         drop(self.control);
+        self.keys.iter().for_each(|keys| keys.stopped());
         match self.store.close() {
             Ok(()) => log::info!("stopped"),
             Err(error) => log::error!("close the store: {error}"),

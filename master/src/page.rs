@@ -11,6 +11,9 @@ pub const BACKUP: &str = "/coracle/store/backup";
 pub const FLUSH: &str = "/coracle/store/flush";
 /// The path of the request to seal everything by the key that the key file names first.
 pub const RESEAL: &str = "/coracle/store/reseal";
+/// The paths of a look at the files of the keys, which a command has changed, and of new certificates of this host.
+pub const KEYS: &str = "/coracle/keys/look";
+pub const RENEW_KEYS: &str = "/coracle/keys/renew";
 /// The path of the bindings that do not count, and of the request that they shall.
 pub const ADOPTION: &str = "/coracle/rbac/adoption";
 
@@ -22,6 +25,8 @@ pub enum Task {
     Reseal,
     Unadopted,
     Adopt,
+    LookAtKeys,
+    RenewKeys,
 }
 
 impl Task {
@@ -32,6 +37,8 @@ impl Task {
             ("POST", RESEAL) => Some(Task::Reseal),
             ("GET", ADOPTION) => Some(Task::Unadopted),
             ("POST", ADOPTION) => Some(Task::Adopt),
+            ("POST", KEYS) => Some(Task::LookAtKeys),
+            ("POST", RENEW_KEYS) => Some(Task::RenewKeys),
             _ => None,
         }
     }

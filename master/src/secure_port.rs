@@ -1,13 +1,14 @@
 //! The secure port: TLS for programs and pods of this host and, where the configuration says so, for the network.
 //!
 //!     settings -> listen, again every `RETRY` while another program has the port -> coracle_http::network
-//!     every `LOOK`: requests in progress whose credential ended
-//!     every `SLOW_LOOK`: the names of this host, and the files of the certificate
+//!     every `LOOK`, and when a command says so: changed files of the keys, requests in progress whose credential ended
+//!     every `SLOW_LOOK`: the names of this host, and what has aged
 //!
 //! A port that cannot be opened is no reason to serve nothing: `SecureState` says why, for `status`.
 
 use crate::cluster_keys::ClusterKeys;
 use crate::cluster_keys::names::ServerNames;
+use crate::store::locked;
 use coracle_http::network::{self, NetworkPlane, Port};
 use coracle_http::{ClientCertificate, Clock, Handler, Identity, KeySet, Sessions, TlsKeys};
 use std::io;
@@ -19,7 +20,8 @@ use std::time::Duration;
 
 /// The pause before the next attempt to open the port.
 const RETRY: Duration = Duration::from_secs(10);
-/// A credential that ended is noticed after this time, also on a connection that is silent.
+/// A changed file of the keys is noticed after this time by itself, and a credential that ended, also on a connection
+/// that is silent.
 const LOOK: Duration = Duration::from_secs(5);
 /// A changed address of this host is noticed after this many looks: ten minutes.
 const SLOW_LOOKS: u32 = 120;
@@ -73,9 +75,16 @@ impl SecureState {
 
 /// A secure port and the thread that looks after it.
 pub struct SecurePort {
-    stop: SyncSender<()>,
+    tell: SyncSender<Told>,
     thread: JoinHandle<()>,
     address: Option<SocketAddr>,
+}
+
+/// What the thread is told.
+enum Told {
+    /// The files of the keys have changed.
+    Look,
+    Stop,
 }
 
 impl SecurePort {
@@ -83,12 +92,14 @@ impl SecurePort {
     pub fn start(parts: SecureParts) -> io::Result<SecurePort> {
         let opened = open(&parts);
         let address = opened.as_ref().map(|(plane, _)| plane.address);
-        let (stop, stopped) = sync_channel(1);
+        let (tell, told) = sync_channel(2);
+        let shown = Arc::new(Mutex::new(opened.as_ref().map(|(_, tls)| tls.clone())));
+        follow_keys(&parts.keys, shown.clone(), tell.clone());
         let thread = thread::Builder::new().name("secure-port".to_owned()).spawn(move || {
-            let opened = keep(&parts, opened, &stopped);
-            opened.into_iter().for_each(|(plane, _)| plane.stop());
+            let plane = keep(&parts, opened.map(|(plane, _)| plane), (&shown, &told));
+            plane.into_iter().for_each(NetworkPlane::stop);
         })?;
-        Ok(SecurePort { stop, thread, address })
+        Ok(SecurePort { tell, thread, address })
     }
 
     /// The address that was opened at the start.
@@ -98,7 +109,8 @@ impl SecurePort {
 
     /// Requests in flight are answered, watches end.
     pub fn stop(self) {
-        drop(self.stop);
+        // The thread takes what is in the channel, so that there is room soon.
+        let _ = self.tell.send(Told::Stop);
         if self.thread.join().is_err() {
             log::error!("the thread of the secure port had panicked");
         }
@@ -138,31 +150,52 @@ fn remedy(error: &io::Error, address: SocketAddr) -> String {
     }
 }
 
-/// Runs until the sender of `stopped` is gone.
-fn keep(parts: &SecureParts, mut opened: Option<Opened>, stopped: &Receiver<()>) -> Option<Opened> {
-    let mut seen = parts.keys.server_stamp();
+/// The keys of an open port.
+type Shown = Arc<Mutex<Option<Arc<TlsKeys>>>>;
+
+/// The next connections use changed keys before whoever changed them goes on; what they end is ended by the thread.
+fn follow_keys(keys: &Arc<ClusterKeys>, shown: Shown, tell: SyncSender<Told>) {
+    // The keys hold this: it must not hold the keys.
+    let theirs = Arc::downgrade(keys);
+    keys.follow(Box::new(move |change| {
+        let tls = locked(&shown).clone();
+        if (change.authorities || change.server)
+            && let (Some(keys), Some(tls)) = (theirs.upgrade(), tls)
+        {
+            take_up(&keys, &tls);
+        }
+        // A full channel holds a look that is still to come.
+        let _ = tell.try_send(Told::Look);
+    }));
+}
+
+/// Runs until it is told to stop.
+fn keep(
+    parts: &SecureParts,
+    mut opened: Option<NetworkPlane>,
+    (shown, told): (&Shown, &Receiver<Told>),
+) -> Option<NetworkPlane> {
     let mut looks = 0;
     loop {
         let pause = if opened.is_some() { LOOK } else { RETRY };
-        match stopped.recv_timeout(pause) {
-            Err(RecvTimeoutError::Timeout) => {}
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => return opened,
+        match told.recv_timeout(pause) {
+            Err(RecvTimeoutError::Timeout) => looks += 1,
+            Ok(Told::Look) => {}
+            Ok(Told::Stop) | Err(RecvTimeoutError::Disconnected) => return opened,
         }
         if opened.is_none() {
-            opened = open(parts);
+            opened = open(parts).map(|(plane, tls)| {
+                *locked(shown) = Some(tls);
+                plane
+            });
         }
+        parts.keys.look();
         end_what_is_over(&parts.sessions, &parts.is_over);
-        looks += 1;
         if looks >= SLOW_LOOKS {
             looks = 0;
-            if let Err(why) = parts.keys.renew_server(&(parts.names)()) {
-                log::warn!("the server's certificate is not made anew: {why}");
+            if let Err(why) = parts.keys.tend(&(parts.names)()) {
+                log::warn!("the certificates of this host are not made anew: {why}");
             }
-        }
-        let stamp = parts.keys.server_stamp();
-        if stamp != seen {
-            seen = stamp;
-            opened.iter().for_each(|(_, tls)| take_up(&parts.keys, tls));
         }
     }
 }
@@ -188,6 +221,11 @@ fn take_up(keys: &ClusterKeys, tls: &TlsKeys) {
 /// The files of the keys, as the port takes them.
 fn key_set<T>(keys: &ClusterKeys, with: impl FnOnce(&KeySet<'_>) -> Result<T, String>) -> Result<T, String> {
     let (chain, key) = keys.server()?;
-    let clients = keys.client_authorities_pem()?;
-    with(&KeySet { chain_pem: chain.as_bytes(), key_pem: key.as_bytes(), client_ca_pem: clients.as_bytes() })
+    let (clients, proxies) = (keys.client_authorities_pem()?, keys.proxy_authority_pem());
+    with(&KeySet {
+        chain_pem: chain.as_bytes(),
+        key_pem: key.as_bytes(),
+        client_ca_pem: clients.as_bytes(),
+        proxy_ca_pem: proxies.as_bytes(),
+    })
 }

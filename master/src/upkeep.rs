@@ -1,9 +1,12 @@
-//! The requests of the command line to a running master: a backup, a flush, bindings from before access rules counted.
+//! The requests of the command line to a running master: a backup, a flush, bindings from before access rules counted,
+//! changed keys.
 //! They are a route of `serve`, and on the local socket alone: a backup holds every secret, a flush wears the card. The
 //! request names the data directory: a master with a different directory does nothing.
 
 use crate::adoption::Adoption;
+use crate::cluster_keys::ClusterKeys;
 use crate::cluster_keys::files::KeyFolder;
+use crate::cluster_keys::names::ServerNames;
 use crate::encryption;
 use crate::page::Task;
 use crate::store::{self, FlatStore, SharedKeys};
@@ -28,18 +31,24 @@ pub struct Upkeep {
     /// The identity of the opened directory: a folder that takes the name later is a different directory.
     query: String,
     key_file: Option<PathBuf>,
-    keys: SharedKeys,
+    sealing: SharedKeys,
+    /// None: the keys cannot be used.
+    keys: Option<(Arc<ClusterKeys>, OwnNames)>,
 }
+
+/// The names of this host at this moment.
+pub type OwnNames = Box<dyn Fn() -> ServerNames + Send + Sync>;
 
 impl Upkeep {
     pub fn new(store: FlatStore, adoption: Arc<Adoption>, data_dir: &Path) -> Upkeep {
         let (data_dir, query) = (data_dir.to_owned(), query(data_dir));
-        Upkeep { store, adoption, data_dir, query, key_file: None, keys: SharedKeys::default() }
+        let sealing = SharedKeys::default();
+        Upkeep { store, adoption, data_dir, query, key_file: None, sealing, keys: None }
     }
 
     /// The file of encryption keys, and the keys as they were last read.
-    pub fn sealing(self, key_file: Option<PathBuf>, keys: SharedKeys) -> Upkeep {
-        Upkeep { key_file, keys, ..self }
+    pub fn sealing(self, key_file: Option<PathBuf>, sealing: SharedKeys) -> Upkeep {
+        Upkeep { key_file, sealing, ..self }
     }
 
     /// Reads the key file again, and seals everything by its first key.
@@ -49,10 +58,15 @@ impl Upkeep {
         if let Some(why) = keys.why_lost() {
             return Err(why.to_owned());
         }
-        self.keys.set(keys.clone());
-        KeyFolder::of(&self.data_dir).sealed_by(self.keys.clone()).reseal()?;
+        self.sealing.set(keys.clone());
+        KeyFolder::of(&self.data_dir).sealed_by(self.sealing.clone()).reseal()?;
         self.store.reseal(keys.clone()).map_err(|error| error.to_string())?;
         Ok(Answer::text(StatusCode::OK, encryption::sealed_by(&keys)))
+    }
+
+    /// The keys that a command may have changed.
+    pub fn holding(self, keys: Option<Arc<ClusterKeys>>, names: OwnNames) -> Upkeep {
+        Upkeep { keys: keys.map(|keys| (keys, names)), ..self }
     }
 
     pub fn answer(&self, task: Task, request: &Request) -> Answer {
@@ -70,6 +84,14 @@ impl Upkeep {
             Task::Reseal => self.reseal(),
             Task::Unadopted => Ok(Answer::json(StatusCode::OK, Value::from(self.adoption.unadopted()).to_string())),
             Task::Adopt => self.adoption.adopt().map(adopted),
+            Task::LookAtKeys => self.keys().map(|(keys, _)| {
+                keys.look();
+                done("it counts from now on")
+            }),
+            Task::RenewKeys => {
+                let renewed = self.keys().and_then(|(keys, names)| keys.renew(&names()));
+                renewed.map(|()| done("the certificates of this host are new"))
+            }
         };
         let mut answer = done.unwrap_or_else(failed);
         if is_gone && let Ok(warning) = HeaderValue::from_str(&format!("299 - \"{GONE}\"")) {
@@ -77,6 +99,14 @@ impl Upkeep {
         }
         answer
     }
+
+    fn keys(&self) -> Result<&(Arc<ClusterKeys>, OwnNames), String> {
+        self.keys.as_ref().ok_or_else(|| "the keys of this cluster cannot be used, see the master's log".to_owned())
+    }
+}
+
+fn done(words: &str) -> Answer {
+    Answer::text(StatusCode::OK, format!("{words}\n"))
 }
 
 /// Which directory is meant.

@@ -23,6 +23,7 @@ usage: coracle-master [flags]
        coracle-master kubeconfig [--user NAME [--group GROUP]...] [--server URL] [--for T] [--write] [flags]
        coracle-master token create|list|revoke [flags]
        coracle-master user list|revoke [flags]
+       coracle-master keys list|renew|renew-ca|drop-old-ca|renew-token-key|drop-old-token-keys [flags]
        coracle-master kubectl ARGUMENTS
 
   status                how the running master is: health, store, nodes, clients, and what is wrong
@@ -37,6 +38,7 @@ usage: coracle-master [flags]
   kubeconfig            print a kubeconfig with a new certificate in it: the administrator's, or a user's
   token                 make, list and end tokens, for users and for hosts that join
   user                  list the users with certificates, and end those of one
+  keys                  show the cluster's own keys and certificates, make them anew, and end old ones
   kubectl ARGUMENTS     run the installed kubectl with root's kubeconfig
   (each with --help; exit code 0: done, and all is well; 1: not; 2: the command line is wrong; 3: the backup lacks something)
 
@@ -265,6 +267,33 @@ exit code 0: it is done
           2: the command line is wrong
 ";
 
+const KEYS: &str = "\
+usage: coracle-master keys list|renew [flags]
+       coracle-master keys renew-ca [--now] [flags]
+       coracle-master keys drop-old-ca [--yes] [flags]
+       coracle-master keys renew-token-key [flags]
+       coracle-master keys drop-old-token-keys [--yes] [flags]
+
+  list                   the authorities, the certificates of this host, how old they are, and what comes next
+  renew                  make the certificates of this host anew: the server's, and those of the master as a client
+  renew-ca               publish a new authority; it signs after 30 days of running time, and the old one counts all the while
+  drop-old-ca            show whose certificates the old authority signed, and with --yes end it and them
+  renew-token-key        a new key signs tokens of service accounts; what older keys signed counts
+  drop-old-token-keys    with --yes end the older keys, and every token that they signed
+
+A running master takes all of it up at once, and drops no connection.
+
+  --now                  the new authority signs at once
+  --yes                  do it
+  --data-dir DIR         the master's directory, where the keys are (default /var/lib/coracle/master)
+  --admin-socket PATH    the running master's socket (default /run/coracle/master/api.sock)
+  --config FILE          read both from the master's configuration (default /etc/coracle/master.conf, unless --data-dir is given)
+
+exit code 0: it is done
+          1: it is not; it says why
+          2: the command line is wrong
+";
+
 /// `words`: what of the command line is no flag.
 pub fn of(words: &[String]) -> String {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -282,6 +311,7 @@ pub fn of(words: &[String]) -> String {
         ["kubeconfig", ..] => KUBECONFIG,
         ["token", ..] => TOKEN,
         ["user", ..] => USER,
+        ["keys", ..] => KEYS,
         _ => return format!("{PROGRAM}{}{FOOT}", OPTIONS.help()),
     };
     text.to_owned()
@@ -313,6 +343,8 @@ mod tests {
         check("encryption rotate", "usage: coracle-master encryption new-key ");
         check("token list", "usage: coracle-master token create ");
         check("user", "usage: coracle-master user list|");
+        check("keys", "usage: coracle-master keys list|");
+        check("keys renew-ca", "usage: coracle-master keys list|");
         for command in ["backup", "restore"] {
             check(command, &format!("usage: coracle-master {command} FILE ["));
         }

@@ -8,6 +8,7 @@ mod api_v1;
 mod api_v1beta1;
 mod circles;
 mod cluster;
+mod cluster_keys;
 mod control;
 mod follow;
 mod fuzz;

@@ -52,12 +52,16 @@ pub(super) async fn shake(keys: &TlsKeys, mut socket: TcpStream) -> Result<Secur
         let _ = socket.shutdown().await;
         return Err(Unsecured::Plain);
     }
-    let wire = TlsAcceptor::from(keys.current()).accept(socket).await.map_err(Unsecured::Broken)?;
+    let current = keys.current();
+    let wire = TlsAcceptor::from(current.config.clone()).accept(socket).await.map_err(Unsecured::Broken)?;
     let session = wire.get_ref().1;
     let http2 = session.alpn_protocol() == Some(tls::HTTP_2);
-    let certificate = match session.peer_certificates().and_then(<[_]>::first) {
-        Some(der) => Some(Arc::new(ClientCertificate::read(der).map_err(Unsecured::Subject)?)),
-        None => None,
+    let certificate = match session.peer_certificates() {
+        Some(chain @ [der, ..]) => {
+            let read = ClientCertificate::read(der).map_err(Unsecured::Subject)?;
+            Some(Arc::new(ClientCertificate { front_proxy: keys.is_front_proxy(&current, chain), ..read }))
+        }
+        _ => None,
     };
     Ok(Secured { wire, http2, certificate })
 }

@@ -1,9 +1,10 @@
 //! The keys of a TLS port: each accepted connection takes those of its moment, so that they change while the port
 //! serves and no connection is dropped. Effects: none; whoever has files reads them.
+use super::clients::ClientAuthorities;
 use super::{CallersClock, Clock, provider};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::NoServerSessionStorage;
 use rustls::{RootCertStore, ServerConfig};
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -22,12 +23,21 @@ pub struct KeySet<'a> {
     pub key_pem: &'a [u8],
     /// The authorities whose clients are known. Empty: clients are not asked for certificates.
     pub client_ca_pem: &'a [u8],
+    /// The authorities whose clients speak for other users. Empty: there is none.
+    pub proxy_ca_pem: &'a [u8],
 }
 
 /// The keys that a port's next connections use.
 pub struct TlsKeys {
     clock: Clock,
-    current: RwLock<Arc<ServerConfig>>,
+    current: RwLock<Current>,
+}
+
+/// The keys of one moment.
+#[derive(Clone)]
+pub(crate) struct Current {
+    pub(crate) config: Arc<ServerConfig>,
+    clients: Option<Arc<ClientAuthorities>>,
 }
 
 /// Why a set of keys is not taken: the part, and what is wrong with it.
@@ -48,34 +58,38 @@ impl TlsKeys {
         Ok(())
     }
 
-    pub(crate) fn current(&self) -> Arc<ServerConfig> {
+    pub(crate) fn current(&self) -> Current {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether a chain that the handshake has verified with these keys is of a client that speaks for other users.
+    pub(crate) fn is_front_proxy(&self, keys: &Current, chain: &[CertificateDer<'_>]) -> bool {
+        let now = UnixTime::since_unix_epoch((self.clock)());
+        keys.clients.as_ref().is_some_and(|clients| clients.is_front_proxy(chain, now))
     }
 }
 
-fn config(keys: &KeySet<'_>, clock: &Clock) -> Result<Arc<ServerConfig>, BadKeys> {
+fn config(keys: &KeySet<'_>, clock: &Clock) -> Result<Current, BadKeys> {
     let (chain, key) = own(keys.chain_pem, keys.key_pem)?;
     let clock = Arc::new(CallersClock(clock.clone()));
     let versions = ServerConfig::builder_with_details(provider(), clock)
         .with_safe_default_protocol_versions()
         .map_err(|error| BadKeys(error.to_string()))?;
     let clients = match keys.client_ca_pem.trim_ascii().is_empty() {
-        true => versions.with_no_client_auth(),
-        false => {
-            let roots = roots(keys.client_ca_pem, "client authorities")?;
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider());
-            let verifier = verifier.allow_unauthenticated().build();
-            let verifier = verifier.map_err(|error| BadKeys(format!("client authorities: {error}")))?;
-            versions.with_client_cert_verifier(verifier)
-        }
+        true => None,
+        false => Some(Arc::new(ClientAuthorities::new(keys.client_ca_pem, keys.proxy_ca_pem)?)),
+    };
+    let versions = match &clients {
+        None => versions.with_no_client_auth(),
+        Some(clients) => versions.with_client_cert_verifier(clients.clone()),
     };
     let mut config =
-        clients.with_single_cert(chain, key).map_err(|error| BadKeys(format!("certificate and key: {error}")))?;
+        versions.with_single_cert(chain, key).map_err(|error| BadKeys(format!("certificate and key: {error}")))?;
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     // A resumed session would skip the check of the client's certificate, and costs memory here.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(Arc::new(config))
+    Ok(Current { config: Arc::new(config), clients })
 }
 
 /// A certificate with what lies between it and its authority, and its key.

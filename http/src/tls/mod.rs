@@ -3,7 +3,9 @@
 //!     open        a client that verifies nothing: probes, and `https:` behind `proxy`, as in Kubernetes
 //!     target      a client that verifies the server, and may show a certificate or a token of its own
 //!     keys        a port's certificate and the authorities of its clients, which change while it serves
+//!     clients     whether a client's certificate names a user, or a proxy that speaks for users
 
+mod clients;
 mod keys;
 mod target;
 

@@ -36,6 +36,15 @@ impl Authority {
         Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
+    /// An authority that this one has signed.
+    pub fn below(&self, name: &str) -> Authority {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        Authority(CertifiedIssuer::signed_by(params, KeyPair::generate().unwrap(), &self.0).unwrap())
+    }
+
     pub fn pem(&self) -> String {
         self.0.pem()
     }
@@ -89,6 +98,7 @@ impl Secure {
             chain_pem: server.chain_pem.as_bytes(),
             key_pem: server.key_pem.as_bytes(),
             client_ca_pem: client_ca.as_bytes(),
+            proxy_ca_pem: b"",
         };
         let keys = Arc::new(TlsKeys::new(&keys, clock).unwrap());
         Secure { authority, keys, revoked: Arc::default(), clock_s }
@@ -145,7 +155,11 @@ pub fn by_certificate() -> Identify {
     Arc::new(|sender: &RequestSender<'_>| {
         let bearer = sender.headers.get("authorization").and_then(|value| value.to_str().ok());
         let bearer = bearer.and_then(|value| value.strip_prefix("Bearer ")).map(str::to_owned);
-        let user = sender.certificate.map(|certificate| certificate.common_name.clone()).or(bearer);
+        let name = |of: &ClientCertificate| match of.front_proxy {
+            true => format!("proxy {}", of.common_name),
+            false => of.common_name.clone(),
+        };
+        let user = sender.certificate.map(name).or(bearer);
         let groups = sender.certificate.map(|certificate| certificate.organizations.clone()).unwrap_or_default();
         let user = user.unwrap_or_else(|| "system:anonymous".to_owned());
         Ok(Arc::new(Identity { user, groups, ..Identity::none() }))

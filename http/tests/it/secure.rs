@@ -53,6 +53,37 @@ fn certificates_that_are_not_taken() {
     plane.stop();
 }
 
+/// The authority of proxies signs no users, and an authority of users no proxies, whatever its name is.
+#[test]
+fn a_proxy_is_known_by_its_authority() {
+    let (demo, secure) = (Demo::new(), Secure::new());
+    let plane = secure.serve(&demo, |_| {});
+    let (server, users) = (secure.authority.server(2), secure.authority.pem());
+    let (proxies, same_name) = (Authority::new("proxies"), Authority::new("authority"));
+    let both = format!("{}{}", proxies.pem(), same_name.pem());
+    let keys = KeySet {
+        chain_pem: server.chain_pem.as_bytes(),
+        key_pem: server.key_pem.as_bytes(),
+        client_ca_pem: users.as_bytes(),
+        proxy_ca_pem: both.as_bytes(),
+    };
+    secure.keys.replace(&keys).unwrap();
+    for (authority, expected) in [(&secure.authority, "ann"), (&proxies, "proxy ann"), (&same_name, "proxy ann")] {
+        let ann = authority.client("ann", 7);
+        for protocols in [H1, &[]] {
+            assert_eq!(user(secure.peer(&plane, Some(&ann), protocols)), expected);
+        }
+    }
+    // What an authority below that of proxies has signed is nobody's.
+    let between = proxies.below("authority");
+    let mut below = between.client("ann", 7);
+    below.chain_pem.push_str(&between.pem());
+    assert!(codes(ask(secure.peer(&plane, Some(&below), H1), "/small").as_bytes()).is_empty());
+    let stranger = Authority::new("stranger").client("ann", 7);
+    assert!(codes(ask(secure.peer(&plane, Some(&stranger), H1), "/small").as_bytes()).is_empty());
+    plane.stop();
+}
+
 #[test]
 fn a_certificate_that_is_revoked_ends_its_connection() {
     let (demo, secure) = (Demo::new(), Secure::new());
@@ -87,6 +118,7 @@ fn keys_change_while_it_serves() {
         chain_pem: server.chain_pem.as_bytes(),
         key_pem: server.key_pem.as_bytes(),
         client_ca_pem: ca.as_bytes(),
+        proxy_ca_pem: b"",
     };
     let other = secure.authority.server(3);
     for (bad, why) in [

@@ -7,10 +7,10 @@ use crate::cluster_keys::revoked::hex;
 use coracle_http::{ClientCertificate, Identity};
 use std::collections::BTreeMap;
 
-/// `None`: the certificate names no user.
+/// `None`: the certificate names no user. One by the authority of proxies names none: `front_proxy` reads it.
 pub fn identity(certificate: &ClientCertificate) -> Option<Identity> {
-    let ClientCertificate { common_name, organizations, serial, fingerprint } = certificate;
-    if common_name.is_empty() {
+    let ClientCertificate { common_name, organizations, serial, fingerprint, front_proxy } = certificate;
+    if common_name.is_empty() || *front_proxy {
         return None;
     }
     let mut groups = organizations.clone();
@@ -31,7 +31,8 @@ mod tests {
         let of = |name: &str, groups: &[&str]| {
             let organizations = groups.iter().map(|group| (*group).to_owned()).collect();
             let (common_name, serial) = (name.to_owned(), vec![7]);
-            identity(&ClientCertificate { common_name, organizations, serial, fingerprint: [0xab; 32] })
+            let fingerprint = [0xab; 32];
+            identity(&ClientCertificate { common_name, organizations, serial, fingerprint, front_proxy: false })
         };
         let node = of("system:node:n1", &["system:nodes"]).expect("a user");
         assert_eq!(

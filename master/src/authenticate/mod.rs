@@ -5,6 +5,7 @@
 //!     presented      the token that a request shows
 //!     account        a token of a service account against the objects that it depends on
 //!     certificate    the user and groups in a client certificate
+//!     front_proxy    the user for whom a proxy speaks
 //!     bootstrap      tokens of Secrets, by which hosts join
 //!     files          tokens that commands have made
 //!     local_agent    the agent of this host, which shows nothing
@@ -18,6 +19,7 @@ mod bootstrap;
 mod certificate;
 mod credential;
 mod files;
+mod front_proxy;
 mod local_agent;
 mod presented;
 mod remembered;
@@ -134,17 +136,23 @@ impl Authenticator {
 
     /// A certificate comes first, and whoever it names is not asked for a token.
     fn shown(&self, sender: &RequestSender<'_>, without: WithoutCredentials) -> Result<Arc<Identity>, Refused> {
-        if let Some(certificate) = sender.certificate
-            && let Some(identity) = certificate::identity(certificate)
-        {
+        if let Some(certificate) = sender.certificate {
+            let because = |why| Refused::Because("a certificate", why);
             if self.is_revoked(&certificate.serial) {
-                let why = format!("the certificate of {:?} was revoked", certificate.common_name);
-                return Err(Refused::Because("a certificate", why));
+                return Err(because(format!("the certificate of {:?} was revoked", certificate.common_name)));
             }
-            return Ok(Arc::new(identity));
+            let by_proxy = front_proxy::identity(certificate, sender.headers).map_err(because)?;
+            if let Some(identity) = by_proxy.or_else(|| certificate::identity(certificate)) {
+                return Ok(Arc::new(identity));
+            }
         }
+        let is_proxy = sender.certificate.is_some_and(|certificate| certificate.front_proxy);
         let token = presented::token(sender.headers).map_err(|why| Refused::Because("a token", why.to_owned()))?;
         match (token, without) {
+            // A certificate of a proxy identifies no client by itself.
+            (None, _) if is_proxy => {
+                Err(Refused::Because("a certificate", "a proxy says no user in X-Remote-User".to_owned()))
+            }
             (Some(token), _) => self.token(&token, &self.own_audience()).map(|accepted| accepted.identity),
             // Whoever shows something else than a token is not taken for the administrator.
             (None, WithoutCredentials::Administrator) if sender.headers.contains_key(header::AUTHORIZATION) => {

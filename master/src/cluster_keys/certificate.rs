@@ -107,14 +107,31 @@ pub fn public_key(key: &SigningKey) -> Result<SubjectPublicKeyInfoOwned, String>
 pub fn authority(common_name: &str, number: Serial, key: &SigningKey) -> Result<Vec<u8>, String> {
     let (subject, public_key) = (name(common_name, &[])?, public_key(key)?);
     let id = key_id(&public_key)?;
+    of_authority((subject.clone(), public_key, id.clone()), number, (subject, id), key)
+}
+
+/// The certificate of a newer authority, signed by the key of an older authority: a client that trusts the older
+/// authority trusts both.
+pub fn crossed(newer: &Certificate, number: Serial, older: &Certificate, key: &SigningKey) -> Result<Vec<u8>, String> {
+    let tbs = newer.tbs_certificate();
+    let words = (tbs.subject().clone(), tbs.subject_public_key_info().clone(), id_of(newer)?);
+    of_authority(words, number, (older.tbs_certificate().subject().clone(), id_of(older)?), key)
+}
+
+fn of_authority(
+    (subject, public_key, id): (Name, SubjectPublicKeyInfoOwned, SubjectKeyIdentifier),
+    number: Serial,
+    (issuer, issuer_id): (Name, SubjectKeyIdentifier),
+    key: &SigningKey,
+) -> Result<Vec<u8>, String> {
     let usages = KeyUsages::DigitalSignature | KeyUsages::KeyCertSign | KeyUsages::CRLSign;
-    let issuing = AuthorityKeyIdentifier { key_identifier: Some(id.0.clone()), ..AuthorityKeyIdentifier::default() };
+    let issuing = AuthorityKeyIdentifier { key_identifier: Some(issuer_id.0), ..AuthorityKeyIdentifier::default() };
     let mut words = Words::of(&subject);
     words.add(&BasicConstraints { ca: true, path_len_constraint: None })?;
     words.add(&KeyUsage(usages))?;
     words.add(&id)?;
     words.add(&issuing)?;
-    let profile = Profile { issuer: subject.clone(), subject, extensions: words.list };
+    let profile = Profile { issuer, subject, extensions: words.list };
     built(profile, number, never()?, public_key, key)
 }
 
@@ -233,6 +250,19 @@ pub fn of_client(
 
 pub fn parse(der: &[u8]) -> Result<Certificate, String> {
     Certificate::from_der(der).map_err(|error| format!("it is no certificate: {error}"))
+}
+
+/// The common name of a certificate's subject. Empty: there is none.
+pub fn common_name(certificate: &Certificate) -> String {
+    let subject = certificate.tbs_certificate().subject();
+    let named = subject.iter().filter(|attribute| attribute.oid == COMMON_NAME);
+    let text = |value: &Any| String::from_utf8(value.value().to_vec()).unwrap_or_default();
+    named.last().map(|attribute| text(&attribute.value)).unwrap_or_default()
+}
+
+/// The serial number in hexadecimal digits.
+pub fn serial_of(certificate: &Certificate) -> String {
+    super::revoked::hex(certificate.tbs_certificate().serial_number().as_bytes())
 }
 
 /// Whether a certificate names this authority as the one that signed it.

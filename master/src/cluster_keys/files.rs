@@ -10,6 +10,22 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 pub const FOLDER: &str = "keys";
+pub const AUTHORITY: &str = "ca.crt";
+pub const AUTHORITY_KEY: &str = "ca.key";
+/// The certificate of a new authority, signed by the old one.
+pub const CROSS: &str = "ca-cross.crt";
+pub const PROXY_AUTHORITY: &str = "front-proxy-ca.crt";
+pub const PROXY_AUTHORITY_KEY: &str = "front-proxy-ca.key";
+pub const ACCOUNTS: &str = "service-accounts.key";
+pub const SERVER: &str = "server.crt";
+pub const SERVER_KEY: &str = "server.key";
+pub const CLOCK: &str = "clock";
+/// How long masters have run, and the ages of certificates by that time.
+pub const LIFE: &str = "life.json";
+/// The file of static tokens and bootstrap tokens.
+pub const TOKENS: &str = "tokens.json";
+pub const ISSUED: &str = "issued.json";
+pub const REVOKED: &str = "revoked";
 /// Bytes of a file: the longest list takes some megabytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 /// What a file is called until it is whole.
@@ -122,24 +138,33 @@ impl KeyFolder {
         }
     }
 
-    /// Reads a list, lets `change` change it, and writes it where it gives a text. Nobody else changes it meanwhile.
-    pub fn update<T>(
-        &self,
-        name: &str,
-        change: impl FnOnce(&str) -> Result<(Option<String>, T), String>,
-    ) -> Result<T, String> {
+    /// Takes a file away, durable when this returns. A missing file is no error.
+    pub fn remove(&self, name: &str) -> Result<(), String> {
+        let removed = match fs::remove_file(self.path(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            removed => removed.and_then(|()| File::open(&self.path)?.sync_all()),
+        };
+        removed.map_err(|error| format!("remove {}: {error}", self.path(name).display()))
+    }
+
+    /// Nobody else changes a list or a key until the value is dropped.
+    pub fn hold(&self) -> Result<HeldFolder<'_>, String> {
         self.make()?;
         let path = self.path(LOCK);
         let failed = |error: io::Error| format!("lock {}: {error}", path.display());
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
         let lock = lock.map_err(failed)?;
         lock.lock().map_err(failed)?;
-        let text = self.read(name)?.unwrap_or_default();
-        let (text, value) = change(&text).map_err(|why| format!("{}: {why}", self.path(name).display()))?;
-        if let Some(text) = text {
-            self.write(name, &text)?;
-        }
-        Ok(value)
+        Ok(HeldFolder { folder: self, _lock: lock })
+    }
+
+    /// Reads a list, lets `change` change it, and writes it where it gives a text. Nobody else changes it meanwhile.
+    pub fn update<T>(
+        &self,
+        name: &str,
+        change: impl FnOnce(&str) -> Result<(Option<String>, T), String>,
+    ) -> Result<T, String> {
+        self.hold()?.update(name, change)
     }
 
     /// Writes the private keys anew that are not sealed as they should be, and removes what a crash left of earlier
@@ -180,6 +205,34 @@ impl KeyFolder {
         }
         files.sort();
         Ok(files)
+    }
+}
+
+/// The text of a file that a master has made. `Err`: there is none.
+pub fn needed(folder: &KeyFolder, name: &str) -> Result<String, String> {
+    folder
+        .read(name)?
+        .ok_or_else(|| format!("{} is not there: start the master once, which makes it", folder.path(name).display()))
+}
+
+/// The folder, locked against other writers.
+pub struct HeldFolder<'f> {
+    folder: &'f KeyFolder,
+    _lock: File,
+}
+
+impl HeldFolder<'_> {
+    pub fn update<T>(
+        &self,
+        name: &str,
+        change: impl FnOnce(&str) -> Result<(Option<String>, T), String>,
+    ) -> Result<T, String> {
+        let text = self.folder.read(name)?.unwrap_or_default();
+        let (text, value) = change(&text).map_err(|why| format!("{}: {why}", self.folder.path(name).display()))?;
+        if let Some(text) = text {
+            self.folder.write(name, &text)?;
+        }
+        Ok(value)
     }
 }
 

@@ -1,22 +1,43 @@
 //! The certificates by which the master itself is known to others: to kubelets, and to servers that extend the API.
-//! They are made when they are asked for first, and anew when the authority is another.
+//! They are made at a start, and anew when they age or the authority is another. The one that a new certificate takes
+//! the place of counts no more.
 
-use super::{ClusterKeys, certificate, pem};
+use super::files::{PROXY_AUTHORITY, PROXY_AUTHORITY_KEY, needed};
+use super::{ClusterKeys, account_keys, certificate, pem};
+use coracle_api::strategy::furniture::FRONT_PROXY;
+use coracle_api::strategy::pem::mismatch;
+use x509_cert::Certificate;
+
+/// The group of kubeadm's administrators, in which its client of kubelets is.
+const ADMINS: &str = "kubeadm:cluster-admins";
 
 /// Whom the master speaks to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnClient {
     Kubelet,
-    /// A server that extends the API, which believes this client what it says of other users.
+    /// A server that extends the API. Its client's certificate is signed by the authority of proxies.
     Extension,
 }
 
 impl OwnClient {
+    pub const ALL: [OwnClient; 2] = [OwnClient::Kubelet, OwnClient::Extension];
+
     /// The file without its ending, and the user.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             OwnClient::Kubelet => ("kubelet-client", "kube-apiserver-kubelet-client"),
-            OwnClient::Extension => ("front-proxy-client", "front-proxy-client"),
+            OwnClient::Extension => (FRONT_PROXY, FRONT_PROXY),
+        }
+    }
+
+    pub(super) fn certificate_file(self) -> String {
+        format!("{}.crt", self.names().0)
+    }
+
+    fn groups(self) -> Vec<String> {
+        match self {
+            OwnClient::Kubelet => vec![ADMINS.to_owned()],
+            OwnClient::Extension => Vec::new(),
         }
     }
 }
@@ -24,21 +45,57 @@ impl OwnClient {
 impl ClusterKeys {
     /// The certificate and the key, as PEM.
     pub fn own_client(&self, of: OwnClient) -> Result<(String, String), String> {
-        let (file, user) = of.names();
-        let (certificate_file, key_file) = (format!("{file}.crt"), format!("{file}.key"));
-        if let (Some(chain), Some(key)) = (self.folder.read(&certificate_file)?, self.folder.read(&key_file)?) {
-            let parsed = pem::unpem(certificate::LABEL, &chain).and_then(|der| certificate::parse(&der).ok());
-            let is_by_us = parsed.is_some_and(|parsed| certificate::is_by(&parsed, &self.authority));
-            if is_by_us && coracle_api::strategy::pem::mismatch(&chain, &key).is_none() {
-                return Ok((chain, key));
+        let (chain, key) = self.own_files(of)?;
+        let parsed = parsed(&chain);
+        let is_by_us = match of {
+            OwnClient::Kubelet => {
+                parsed.is_some_and(|parsed| certificate::is_by(&parsed, self.current().authorities.signer()))
             }
+            OwnClient::Extension => {
+                let proxies = self::parsed(&self.current().proxies);
+                parsed.zip(proxies).is_some_and(|(parsed, by)| certificate::is_by(&parsed, &by))
+            }
+        };
+        match is_by_us && mismatch(&chain, &key).is_none() {
+            true => Ok((chain, key)),
+            false => self.make_own_client(of),
         }
+    }
+
+    /// Empty texts: there are no such files.
+    fn own_files(&self, of: OwnClient) -> Result<(String, String), String> {
+        let chain = self.folder.read(&of.certificate_file())?.unwrap_or_default();
+        Ok((chain, self.folder.read(&format!("{}.key", of.names().0))?.unwrap_or_default()))
+    }
+
+    pub(super) fn make_own_client(&self, of: OwnClient) -> Result<(String, String), String> {
+        let (file, user) = of.names();
+        let before = parsed(&self.own_files(of)?.0);
         let (text, key) = self.new_key()?;
-        let leaf = certificate::of_client(user, &[], certificate::public_key(&key)?, None)?;
-        let (_, der) = self.sign(leaf)?;
+        let leaf = certificate::of_client(user, &of.groups(), certificate::public_key(&key)?, None)?;
+        let der = match of {
+            OwnClient::Kubelet => self.sign(leaf)?.der,
+            OwnClient::Extension => self.sign_by_proxies(leaf)?,
+        };
         let chain = pem::pem(certificate::LABEL, &der);
-        self.folder.write(&key_file, &text)?;
-        self.folder.write(&certificate_file, &chain)?;
+        self.folder.write(&format!("{file}.key"), &text)?;
+        self.folder.write(&of.certificate_file(), &chain)?;
+        if let Some(before) = before {
+            self.revoke(before.tbs_certificate().serial_number().as_bytes(), user)?;
+        }
         Ok((chain, text))
     }
+
+    fn sign_by_proxies(&self, leaf: certificate::Leaf) -> Result<Vec<u8>, String> {
+        let unusable = |name: &str, why: String| format!("{}: {why}", self.folder.path(name).display());
+        let authority = parsed(&needed(&self.folder, PROXY_AUTHORITY)?)
+            .ok_or_else(|| unusable(PROXY_AUTHORITY, "it is no certificate".to_owned()))?;
+        let key = account_keys::read(&needed(&self.folder, PROXY_AUTHORITY_KEY)?)
+            .map_err(|why| unusable(PROXY_AUTHORITY_KEY, why))?;
+        certificate::signed(leaf, certificate::serial(self.entropy.bytes()), &authority, &key)
+    }
+}
+
+fn parsed(pem: &str) -> Option<Certificate> {
+    pem::unpem(certificate::LABEL, pem).and_then(|der| certificate::parse(&der).ok())
 }

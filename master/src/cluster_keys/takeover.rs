@@ -2,8 +2,8 @@
 //! valid. A Secret goes once the files hold what it says.
 
 use super::account_keys::{self, AccountKeys};
-use super::files::KeyFolder;
-use super::{ACCOUNTS, AUTHORITY, AUTHORITY_KEY, certificate, pem};
+use super::files::{ACCOUNTS, AUTHORITY, AUTHORITY_KEY, KeyFolder};
+use super::{certificate, pem};
 use crate::commit::Registry;
 use crate::store::Stored;
 use coracle_api::meta::{Key, Resource};

@@ -1,3 +1,4 @@
+use super::files::{ACCOUNTS, AUTHORITY_KEY, ISSUED};
 use super::*;
 use crate::cluster_keys::names::NameSources;
 use crate::commit::Registry;
@@ -72,19 +73,23 @@ fn openssl(arguments: &[&str], dir: &Path) -> String {
     said
 }
 
+fn signed_request(keys: &ClusterKeys, usages: &[String]) -> String {
+    keys.sign_request(request::tests::OF_A_NODE, &Requested { usages, ..Requested::default() }).expect("signed")
+}
+
 #[test]
 fn openssl_takes_every_certificate_in_strict_mode() {
     let place = Place::new("strict");
     let (_store, registry) = registry(&place.0);
     let keys = ClusterKeys::open(&registry, place.options(&["shop.example.com", "2001:db8::5"])).expect("made");
     let write = |name: &str, text: &str| fs::write(place.0.join(name), text).expect("ours");
-    write("ca.pem", keys.authority());
+    write("ca.pem", &keys.authority());
     let (chain, key) = keys.server().expect("made");
     write("server.pem", &chain);
     let (client, _) = keys.sign_client("ann", &["a".into(), "b".into()], None).expect("signed");
     write("client.pem", &client);
     let usages = ["digital signature", "server auth"].map(str::to_owned);
-    write("node.pem", &keys.sign_request(request::tests::OF_A_NODE, &usages, None).expect("signed"));
+    write("node.pem", &signed_request(&keys, &usages));
     for (file, purpose, attime) in [
         ("server.pem", "sslserver", "1"),
         ("server.pem", "sslserver", "4102444800"),
@@ -129,9 +134,9 @@ fn a_server_s_certificate_is_made_anew_when_its_names_change() {
     let files = Some((place.0.join("c.pem"), place.0.join("k.pem")));
     let own = ClusterKeys::open(&registry, KeyOptions { server_files: files, ..place.options(&[]) }).expect("opened");
     assert_eq!(own.server(), Ok(second.clone()));
-    let stamp = own.server_stamp();
+    assert!(!own.look().server);
     fs::write(place.0.join("k.pem"), "no key").expect("ours");
-    assert_ne!(own.server_stamp(), stamp);
+    assert!(own.look().server);
     let why = own.server().expect_err("they belong to each other no more");
     assert!(why.contains("c.pem"), "{why}");
 }
@@ -156,6 +161,8 @@ fn a_revoked_certificate_counts_no_more() {
     let command = ClusterKeys::of_directory(place.options(&[])).expect("they are there");
     assert_eq!(command.revoke_user("ann"), Ok(2));
     assert_ne!(keys.revocations(), before);
+    assert!(!keys.is_revoked(&one), "nothing is read for a request");
+    assert!(keys.look().revoked);
     assert_eq!([&one, &other, &bobs].map(|serial| keys.is_revoked(serial)), [true, true, false]);
     assert_eq!(command.revoke_user("ann"), Ok(0));
     // One that ann gets later counts.
@@ -163,6 +170,7 @@ fn a_revoked_certificate_counts_no_more() {
     assert!(!keys.is_revoked(&later));
     // A list that cannot be read is no empty one.
     fs::write(place.0.join("keys/revoked"), "what?\n").expect("ours");
+    keys.look();
     assert!(keys.is_revoked(&one) && !keys.is_revoked(&bobs), "what was read before counts");
     let blind = ClusterKeys::of_directory(place.options(&[])).expect("they are there");
     assert!(blind.is_revoked(&bobs), "nothing was read before");
@@ -199,7 +207,7 @@ fn secrets_of_before_are_taken_over_and_removed() {
     secrets(&registry, &file(AUTHORITY), &file(AUTHORITY_KEY), &file(ACCOUNTS));
     let keys = ClusterKeys::open(&registry, place.options(&[])).expect("taken over");
     assert_eq!((keys.authority(), keys.authority_hash()), (old.authority(), old.authority_hash()));
-    assert_eq!(keys.accounts.newest(), old.accounts.newest(), "tokens stay valid");
+    assert_eq!(keys.current().accounts.newest(), old.current().accounts.newest(), "tokens stay valid");
     for name in ["coracle-ca", "coracle-service-account-key"] {
         assert!(!has_secret(&registry, name), "{name}");
     }
@@ -280,4 +288,231 @@ fn half_an_authority_is_told() {
     fs::remove_file(place.0.join("keys/ca.key")).expect("ours");
     let why = ClusterKeys::open(&registry, place.options(&[])).map(drop).expect_err("half of it");
     assert!(why.contains("keys/ca.key is not there, and ca.crt is: put it back"), "{why}");
+}
+
+/// The file of one authority alone, as a client has kept it.
+fn write(place: &Place, name: &str, text: &str) {
+    fs::write(place.0.join(name), text).expect("ours");
+}
+
+/// Whether openssl finds a way from a chain to what a client trusts, by a clock.
+fn is_trusted(place: &Place, (trusted, chain): (&str, &str), purpose: &str, clock_s: u64) -> bool {
+    let arguments = ["verify", "-x509_strict", "-CAfile", trusted, "-untrusted", chain, "-purpose", purpose];
+    let clock = clock_s.to_string();
+    let mut command = Command::new("openssl");
+    command.args(arguments).args(["-attime", &clock, chain]).current_dir(&place.0);
+    command.output().expect("openssl runs").status.success()
+}
+
+/// 1970, and 2099.
+const CLOCKS_S: [u64; 2] = [1, 4_070_908_800];
+
+#[test]
+fn a_new_authority_is_noticed_by_no_client() {
+    let place = Place::new("renewed");
+    let (_store, registry) = registry(&place.0);
+    let options = place.options(&[]);
+    let keys = ClusterKeys::open(&registry, options.clone()).expect("made");
+    let heard = Arc::new(AtomicU64::new(0));
+    let counted = heard.clone();
+    keys.follow(Box::new(move |change| {
+        counted.fetch_add(u64::from(change.authorities), Ordering::Relaxed);
+    }));
+    write(&place, "old.pem", &keys.authority());
+    write(&place, "ann.pem", &keys.sign_client("ann", &[], None).expect("signed").0);
+    let server = |keys: &ClusterKeys| write(&place, "server.pem", &keys.server().expect("made").0);
+    let trusted = |file: &str| CLOCKS_S.map(|clock_s| is_trusted(&place, (file, "server.pem"), "sslserver", clock_s));
+
+    // A command publishes it, and the running master takes it up.
+    let command = ClusterKeys::of_directory(options.clone()).expect("they are there");
+    command.publish_authority().expect("published");
+    assert_eq!(keys.stage(), authorities::Stage::Single);
+    assert!(keys.look().authorities && heard.load(Ordering::Relaxed) == 1);
+    assert_eq!((keys.stage(), keys.signer_name().as_str()), (authorities::Stage::Waiting, "coracle"));
+    assert!(!keys.renew_server(&options.names).expect("looked at"), "the old one signs");
+    assert_eq!(keys.trust().root.matches("BEGIN CERTIFICATE").count(), 2);
+    write(&place, "both.pem", &keys.authority());
+
+    command.switch_authority().expect("switched");
+    keys.tend(&options.names).expect("tended");
+    assert_eq!((keys.stage(), keys.signer_name().as_str()), (authorities::Stage::Overlap, "coracle-2"));
+    server(&keys);
+    write(&place, "bob.pem", &keys.sign_client("bob", &[], None).expect("signed").0);
+    let new = keys.authority().split_inclusive("-----END CERTIFICATE-----\n").next().expect("the first").to_owned();
+    write(&place, "new.pem", &new);
+    for file in ["old.pem", "both.pem", "new.pem"] {
+        assert_eq!(trusted(file), [true; 2], "{file}");
+    }
+    for client in ["ann.pem", "bob.pem"] {
+        assert!(is_trusted(&place, ("both.pem", client), "sslclient", 1), "{client}");
+    }
+    let kept = fs::read_to_string(place.0.join("keys/ca.key")).expect("there");
+    assert_eq!(kept.matches("BEGIN PRIVATE KEY").count(), 1, "the old key is gone");
+    let of_old = keys.signed_by_old().expect("a list");
+    assert_eq!(of_old.iter().map(|one| one.user.as_str()).collect::<Vec<_>>(), ["ann"]);
+
+    // A backup carries both, and what lies between them.
+    let other = Place::new("renewed-restored");
+    for (name, text) in keys.folder().all().expect("read") {
+        KeyFolder::of(&other.0).write(&name, &text).expect("written");
+    }
+    let elsewhere = KeyOptions { data_dir: other.0.clone(), ..options.clone() };
+    let restored = ClusterKeys::of_directory(elsewhere).expect("whole");
+    assert_eq!((restored.stage(), restored.authority()), (keys.stage(), keys.authority()));
+    assert!(!restored.renew_server(&options.names).expect("looked at"), "it is as it was");
+
+    command.drop_old_authority().expect("dropped");
+    keys.tend(&options.names).expect("tended");
+    server(&keys);
+    assert_eq!((trusted("old.pem"), trusted("new.pem")), ([false; 2], [true; 2]));
+    assert_eq!(*keys.authority(), *new);
+    assert!(!place.0.join("keys/ca-cross.crt").exists());
+    assert!(command.drop_old_authority().is_err());
+}
+
+/// A host over thirteen years: it loses power every 45 days, which costs five days of running time, its address changes
+/// every 100 days, and its clock says 1970 or 2099. A client keeps the authority of the first day.
+#[test]
+fn certificates_live_for_years() {
+    const STEP_DAYS: u64 = 5;
+    let place = Place::new("years");
+    let (_store, registry) = registry(&place.0);
+    let of_day = |day: u64| place.options(&[&format!("10.1.0.{}", 1 + day / 100)]);
+    let mut keys = ClusterKeys::open(&registry, of_day(0)).expect("made");
+    write(&place, "first.pem", &keys.authority());
+    let (ann, _) = keys.sign_client("ann", &[], None).expect("signed");
+    write(&place, "ann.pem", &ann);
+    let (mut started, mut chains) = (0, vec![keys.server().expect("made").0]);
+    for day in (0..13 * 365).step_by(usize::try_from(STEP_DAYS).expect("small")) {
+        if day - started >= 45 {
+            started = day;
+            keys = ClusterKeys::open(&registry, of_day(day)).expect("opened");
+        }
+        let run = Duration::from_secs((day - started) * 24 * 3600);
+        keys.tend_after(run, &of_day(day).names).expect("tended");
+        let (chain, key) = keys.server().expect("a pair");
+        assert_eq!(coracle_api::strategy::pem::mismatch(&chain, &key), None, "day {day}");
+        if chains.last() != Some(&chain) {
+            write(&place, "server.pem", &chain);
+            for clock_s in CLOCKS_S {
+                assert!(is_trusted(&place, ("first.pem", "server.pem"), "sslserver", clock_s), "day {day} {clock_s}");
+            }
+            chains.push(chain);
+        }
+    }
+    // 48 addresses and a new authority; a certificate is rarely a year old. And no more.
+    assert!((49..=62).contains(&chains.len()), "{}", chains.len());
+    assert_eq!((keys.stage(), keys.signer_name().as_str()), (authorities::Stage::Overlap, "coracle-2"));
+    write(&place, "both.pem", &keys.authority());
+    assert!(is_trusted(&place, ("both.pem", "ann.pem"), "sslclient", 1), "a certificate of the first day counts");
+    // The master's own certificates were made anew, and those of before count no more.
+    let revoked = fs::read_to_string(place.0.join("keys/revoked")).expect("a list");
+    let count = |user: &str| revoked.lines().filter(|line| line.ends_with(user)).count();
+    assert!((10..=12).contains(&count("front-proxy-client")), "{revoked}");
+    assert!((10..=13).contains(&count("kube-apiserver-kubelet-client")), "{revoked}");
+}
+
+#[test]
+fn tokens_outlive_the_key_that_signed_them() {
+    let place = Place::new("accounts");
+    let (_store, registry) = registry(&place.0);
+    let keys = ClusterKeys::open(&registry, place.options(&[])).expect("made");
+    let account = token::Bound { name: "sa".into(), uid: "u".into() };
+    let token = |keys: &ClusterKeys| keys.legacy_token(&token::LegacyClaims::new("ns", "s", &account));
+    let before = token(&keys);
+    let command = ClusterKeys::of_directory(place.options(&[])).expect("they are there");
+    command.renew_account_key().expect("renewed");
+    assert!(keys.look().accounts);
+    let after = token(&keys);
+    assert_ne!(after, before);
+    assert!(keys.claims(&before).is_ok() && keys.claims(&after).is_ok());
+    assert_eq!((keys.verifying().len(), keys.old_account_keys()), (2, 1));
+    assert_eq!(command.drop_old_account_keys(), Ok(1));
+    keys.look();
+    assert!(keys.claims(&before).is_err() && keys.claims(&after).is_ok());
+    assert_eq!(command.drop_old_account_keys(), Ok(0));
+}
+
+#[test]
+fn certificates_end_with_their_node() {
+    let place = Place::new("nodes");
+    let (_store, registry) = registry(&place.0);
+    let keys = ClusterKeys::open(&registry, place.options(&[])).expect("made");
+    let usages = ["digital signature", "client auth"].map(str::to_owned);
+    let sign = |by: &str, node: &str| {
+        let requested = Requested { usages: &usages, by, node, ..Requested::default() };
+        let pem = keys.sign_request(request::tests::OF_A_NODE, &requested).expect("signed");
+        let der = super::pem::unpem(certificate::LABEL, &pem).expect("PEM");
+        certificate::parse(&der).expect("a certificate").tbs_certificate().serial_number().as_bytes().to_vec()
+    };
+    let name = keys.issued().expect("a list").certificates.len();
+    assert_eq!(name, 0);
+    let first = sign("system:bootstrap:abcdef", "");
+    let list = keys.issued().expect("a list");
+    let node = list.certificates[0].node_name().expect("a node").to_owned();
+    let start = |state: NodeState| keys.revoke_departed(|_| state.clone()).expect("done");
+    // It has not registered yet, and a start does not catch it.
+    assert_eq!((start(NodeState::Gone), keys.is_revoked(&first)), (0, false));
+    // It has registered, and a crash came before that was noted.
+    assert_eq!(start(NodeState::There("u1".into())), 0);
+    assert_eq!(keys.issued().expect("a list").registered(), [(node.clone(), "u1".to_owned())]);
+    let written = keys.folder().stamp(ISSUED);
+    assert_eq!(keys.settle_node(&node, "u1"), Ok(0));
+    assert_eq!(keys.folder().stamp(ISSUED), written, "nothing is written where nothing changes");
+    assert_eq!((start(NodeState::There("u1".into())), start(NodeState::Unknown)), (0, 0));
+    let renewed = sign(&format!("system:node:{node}"), "u1");
+    // The Node went, a crash came, and the same name joins again.
+    let again = sign("system:bootstrap:abcdef", "");
+    assert_eq!(start(NodeState::Gone), 2);
+    assert_eq!([&first, &renewed, &again].map(|serial| keys.is_revoked(serial)), [true, true, false]);
+    keys.settle_node(&node, "u2").expect("settled");
+    assert!(!keys.is_revoked(&again));
+    // The deletion is heard of after the node has joined again.
+    let third = sign("system:bootstrap:abcdef", "");
+    assert_eq!(keys.settle_node(&node, "u3"), Ok(1));
+    assert_eq!(keys.revoke_node(&node, &NodeState::There("u3".into())), Ok(0));
+    assert_eq!([&again, &third].map(|serial| keys.is_revoked(serial)), [true, false]);
+    assert_eq!(keys.revoke_node(&node, &NodeState::Unknown), Ok(0));
+    assert_eq!(keys.revoke_node(&node, &NodeState::Gone), Ok(1));
+    assert!(keys.is_revoked(&third));
+}
+
+/// Who asks for certificates again and again ends the oldest of them.
+#[test]
+fn a_superseded_certificate_counts_no_more() {
+    let place = Place::new("superseded");
+    let (_store, registry) = registry(&place.0);
+    let keys = ClusterKeys::open(&registry, place.options(&[])).expect("made");
+    let usages = ["digital signature", "client auth"].map(str::to_owned);
+    let serials: Vec<Vec<u8>> = (0..issued::ISSUED_OF_NODE_MAX + 2)
+        .map(|_| {
+            let der = super::pem::unpem(certificate::LABEL, &signed_request(&keys, &usages)).expect("PEM");
+            certificate::parse(&der).expect("a certificate").tbs_certificate().serial_number().as_bytes().to_vec()
+        })
+        .collect();
+    let revoked: Vec<bool> = serials.iter().map(|serial| keys.is_revoked(serial)).collect();
+    assert_eq!(revoked.iter().filter(|revoked| **revoked).count(), 2);
+    assert!(revoked[0] && revoked[1]);
+    assert_eq!(keys.issued().expect("a list").certificates.len(), issued::ISSUED_OF_NODE_MAX);
+}
+
+#[test]
+fn own_clients_are_by_their_own_authorities() {
+    let place = Place::new("own-authorities");
+    let (_store, registry) = registry(&place.0);
+    let keys = ClusterKeys::open(&registry, place.options(&[])).expect("made");
+    write(&place, "ca.pem", &keys.authority());
+    write(&place, "proxies.pem", &keys.trust().proxies);
+    for (of, file, other, subject) in [
+        (OwnClient::Kubelet, "ca.pem", "proxies.pem", ["kubeadm:cluster-admins", "kube-apiserver-kubelet-client"]),
+        (OwnClient::Extension, "proxies.pem", "ca.pem", ["front-proxy-client", "front-proxy-client"]),
+    ] {
+        write(&place, "own.pem", &keys.own_client(of).expect("made").0);
+        for clock_s in CLOCKS_S {
+            assert!(is_trusted(&place, (file, "own.pem"), "sslclient", clock_s), "{of:?}");
+        }
+        assert!(!is_trusted(&place, (other, "own.pem"), "sslclient", 1), "{of:?}");
+        let text = openssl(&["x509", "-in", "own.pem", "-noout", "-subject"], &place.0);
+        assert!(subject.iter().all(|part| text.contains(part)), "{text}");
+    }
 }

@@ -209,10 +209,11 @@ impl ClusterKeys {
     }
 
     fn signed(&self, claims: &impl Serialize) -> String {
-        let head = json!({"alg": "ES256", "kid": self.accounts.newest()}).to_string();
+        let current = self.current();
+        let head = json!({"alg": "ES256", "kid": current.accounts.newest()}).to_string();
         let claims = serde_json::to_string(claims).expect("claims are texts and numbers");
         let signed = format!("{}.{}", url_safe(head.as_bytes()), url_safe(claims.as_bytes()));
-        let signature = url_safe(&self.accounts.sign(signed.as_bytes()));
+        let signature = url_safe(&current.accounts.sign(signed.as_bytes()));
         format!("{signed}.{signature}")
     }
 
@@ -222,7 +223,7 @@ impl ClusterKeys {
         // What a token says of its own algorithm is compared, never followed.
         let key = parts.head["kid"].as_str().filter(|_| parts.head["alg"] == "ES256").unwrap_or_default();
         let signature = from_url_safe(parts.signature).ok_or(Unverified::Wrong("the signature is malformed"))?;
-        match self.accounts.has_signed(key, parts.signed.as_bytes(), &signature) {
+        match self.current().accounts.has_signed(key, parts.signed.as_bytes(), &signature) {
             None => return Err(Unverified::Wrong("the token is signed by no key of this cluster")),
             Some(false) => return Err(Unverified::Wrong("the signature of the token is wrong")),
             Some(true) => {}

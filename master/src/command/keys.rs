@@ -1,9 +1,9 @@
 //! The commands about credentials: kubeconfigs, tokens, users, and root's kubectl.
 //!
-//! They read and write the files of the keys as the owner of the data directory, whether a master runs or not: a
-//! running master notices a changed list at the next request.
+//! They read and write the files of the keys as the owner of the data directory, whether a master runs or not. A
+//! running master is told of a changed list; it would notice by itself some seconds later.
 
-use super::Outcome;
+use super::{Outcome, rotation};
 use crate::cluster_keys::files::read_any;
 use crate::cluster_keys::tokens::TokenList;
 use crate::cluster_keys::{ClusterKeys, KeyOptions, TOKENS, certificate, pem};
@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::credentials::{self, Credentials, KubeconfigParts, KubeconfigWish};
 use crate::encryption::load;
 use crate::owner;
+use crate::page::KEYS;
 use crate::store::SharedKeys;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -58,22 +59,38 @@ pub fn run(config: &Config, deed: &Credentials) -> Result<Outcome, String> {
             }
         }),
         Credentials::UserList => with_keys(config, |keys| Ok(credentials::users(&keys.issued()?))),
+        Credentials::Keys(deed) => rotation::run(config, *deed),
         Credentials::UserRevoke(name) => with_keys(config, |keys| match keys.revoke_user(name)? {
             0 => Err(format!("{name:?} has no certificate of this cluster: coracle-master user list shows all")),
             count => Ok(format!(
                 "{count} certificates of {name:?} count no more; its static tokens are others' matter: \
                                  coracle-master token list"
             )),
-        }),
+        })
+        .map(|done| told(config, done)),
+    }
+}
+
+/// Tells a running master that the files of the keys have changed. One that cannot be told notices by itself.
+pub fn told(config: &Config, outcome: Outcome) -> Outcome {
+    match super::ask(config, "POST", KEYS) {
+        Ok(_) => outcome,
+        Err(why) => {
+            let text = format!("{}\nthe master is not told, and notices within ten seconds: {why}", outcome.text);
+            Outcome { text, ..outcome }
+        }
     }
 }
 
 /// With the keys of the data directory, as its owner.
-fn with_keys(config: &Config, then: impl FnOnce(&ClusterKeys) -> Result<String, String>) -> Result<Outcome, String> {
+pub fn with_keys(
+    config: &Config,
+    then: impl FnOnce(&ClusterKeys) -> Result<String, String>,
+) -> Result<Outcome, String> {
     as_owner(config, then).map(Outcome::good)
 }
 
-fn as_owner<T>(config: &Config, then: impl FnOnce(&ClusterKeys) -> Result<T, String>) -> Result<T, String> {
+pub fn as_owner<T>(config: &Config, then: impl FnOnce(&ClusterKeys) -> Result<T, String>) -> Result<T, String> {
     let sealing = SharedKeys::new(load(config.encryption_key.as_deref()));
     owner::as_owner(&config.data_dir, || {
         let options = KeyOptions { data_dir: config.data_dir.clone(), sealing, ..KeyOptions::default() };
@@ -86,7 +103,7 @@ fn kubeconfig(config: &Config, wish: &KubeconfigWish) -> Result<String, String> 
         let (certificate, key) = keys.sign_client(&wish.user, &wish.groups, wish.life)?;
         Ok(credentials::kubeconfig(&KubeconfigParts {
             server: &wish.server.clone().unwrap_or_else(|| own_server(config)),
-            authority: keys.authority(),
+            authority: &keys.authority(),
             user: &wish.user,
             certificate: &certificate,
             key: &key,
@@ -131,10 +148,37 @@ fn write_admin(config: &Config, wish: &KubeconfigWish, path: &Path) -> Result<&'
     Ok("/etc/coracle/admin.kubeconfig is written: kubectl of root uses it")
 }
 
+/// Whether root's kubeconfig is of this cluster: it names an authority that counts.
+pub fn admin_is_ours(keys: &ClusterKeys) -> bool {
+    let named = read_any(Path::new(ADMIN_FILE)).ok().and_then(|text| {
+        let authorities = credentials::read_data(&text, "certificate-authority-data")?;
+        Some(pem::blocks(certificate::LABEL, &authorities).collect::<Vec<_>>())
+    });
+    let ours: Vec<Vec<u8>> = pem::blocks(certificate::LABEL, &keys.authority()).collect();
+    named.is_some_and(|named| named.iter().any(|one| ours.contains(one)))
+}
+
+/// Root's kubeconfig anew, with the authorities of now.
+pub fn refresh_admin(config: &Config) -> Result<(), String> {
+    let path = Path::new(ADMIN_FILE);
+    if !nix::unistd::Uid::effective().is_root() {
+        return Ok(());
+    }
+    // Somebody's own server in it stays.
+    let text = read_any(path)?;
+    let server = text.lines().find_map(|line| line.trim().strip_prefix("server: "));
+    let server = server.map(|server| server.trim_matches('"').to_owned());
+    let admin = credentials::parse(&["kubeconfig"], &[("write".to_owned(), String::new())])?;
+    match admin {
+        Credentials::Kubeconfig(wish) => write_admin(config, &KubeconfigWish { server, ..wish }, path).map(drop),
+        _ => Ok(()),
+    }
+}
+
 /// Whether a kubeconfig is of this cluster, and its certificate counts.
 fn counts(keys: &ClusterKeys, kubeconfig: &str) -> bool {
     let data = |key: &str| credentials::read_data(kubeconfig, key);
-    let of_this = data("certificate-authority-data").is_some_and(|authority| authority == keys.authority());
+    let of_this = data("certificate-authority-data").is_some_and(|authority| authority == *keys.authority());
     let certificate = data("client-certificate-data")
         .and_then(|text| pem::unpem(certificate::LABEL, &text))
         .and_then(|der| certificate::parse(&der).ok());

@@ -116,7 +116,8 @@ impl Registry {
 
     /// Makes the objects of every namespace. A failure is no reason to refuse the namespace, or a pod in it.
     pub(super) fn furnish(&self, namespace: &str) {
-        for (resource, object) in furniture(self.authority().as_deref()) {
+        let trust = self.trusted();
+        for (resource, object) in furniture(trust.as_ref().map(|trust| trust.root.as_str())) {
             // An unreadable object counts as present.
             if matches!(self.store.get(&key(&resource, namespace, &object)), Ok(None))
                 && let Err(why) = self.ensure(&resource, namespace, &object)

@@ -11,6 +11,7 @@ use crate::prepare::InvalidDocument;
 use crate::store::{Store, locked};
 use coracle_api::kinds::{Kind, KindConflict, Kinds};
 use coracle_api::meta::Resource;
+use coracle_api::strategy::furniture::Trust;
 use coracle_http::Identity;
 use serde_json::Value;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -26,7 +27,7 @@ pub struct Registry {
     kinds_followers: Mutex<Vec<KindsFollower>>,
     pub store: Arc<dyn Store>,
     pub maker: Arc<Maker>,
-    authority: Option<Arc<str>>,
+    trust: RwLock<Option<Arc<Trust>>>,
     pub(super) authorizer: Arc<dyn Authorizer>,
     lists: KeptLists,
     pub(super) options: AdmissionOptions,
@@ -46,7 +47,7 @@ impl Registry {
             kinds_followers: Mutex::default(),
             store,
             maker,
-            authority: None,
+            trust: RwLock::default(),
             authorizer: Arc::new(AllowAll),
             lists: KeptLists::new(),
             options: AdmissionOptions::default(),
@@ -96,9 +97,9 @@ impl Registry {
         StoreView { store: &*self.store, lists: &self.lists }
     }
 
-    /// The certificate of the cluster's authority, which everybody in the cluster trusts.
-    pub fn trusting(self, authority: Option<&str>) -> Registry {
-        Registry { authority: authority.map(Arc::from), ..self }
+    /// The authorities of the cluster, from now on.
+    pub fn trust(&self, trust: Trust) {
+        *self.trust.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(trust));
     }
 
     /// The authorizer of requests, whom admission asks too. Without it everything is allowed.
@@ -143,7 +144,8 @@ impl Registry {
         self.authorizer.clone()
     }
 
-    pub fn authority(&self) -> Option<Arc<str>> {
-        self.authority.clone()
+    /// None: this master has no keys.
+    pub fn trusted(&self) -> Option<Arc<Trust>> {
+        self.trust.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

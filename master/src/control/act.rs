@@ -120,7 +120,7 @@ impl Gate {
         Settings {
             node_grace: self.node_grace,
             own,
-            authority: self.registry.authority(),
+            trust: self.registry.trusted(),
             signer: self.keys.clone().map(TokenSigner::of),
             may_request: self.may_request.clone(),
             zones: Zones(zone),

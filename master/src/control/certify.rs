@@ -3,9 +3,11 @@
 use super::hand::{Hand, whole};
 use super::signing::{add_condition, failed};
 use super::since::Now;
+use super::view::node_key;
 use crate::cluster_keys::tokens::TokenList;
-use crate::cluster_keys::{ClusterKeys, TOKENS};
+use crate::cluster_keys::{ClusterKeys, NodeState, Requested, TOKENS, request};
 use crate::prepare::Part;
+use crate::store::{Store, Stored};
 use coracle_api::meta::{Key, Revision};
 use coracle_api::strategy::APPROVAL;
 use coracle_api::strategy::doc::text;
@@ -50,7 +52,12 @@ impl Hand<'_> {
                 Ok(whole(Part::Status, object))
             });
         }
-        let certificate = keys.sign_request(request, usages, life);
+        let node = request::parse(request)?.common_name().strip_prefix("system:node:").map(str::to_owned);
+        let node = match node.map(|name| node_state(&*self.gate.registry.store, &name)) {
+            Some(NodeState::There(uid)) => uid,
+            _ => String::new(),
+        };
+        let certificate = keys.sign_request(request, &Requested { usages, life, by: user, node: &node });
         let certificate = certificate.map_err(|why| format!("error auto signing csr: {why}"))?;
         let certificate = base64::encode(certificate.as_bytes());
         self.change(key, seen, |_, old| {
@@ -60,13 +67,23 @@ impl Hand<'_> {
         })
     }
 
-    /// Ends every certificate of a user.
-    pub(super) fn revoke(&self, user: &str) -> Result<Option<Key>, String> {
+    /// Ends the certificates of a node that was deleted.
+    pub(super) fn revoke(&self, node: &str) -> Result<Option<Key>, String> {
         // A master without keys has signed nothing.
         let Ok(keys) = self.keys() else { return Ok(None) };
-        let count = keys.revoke_user(user)?;
+        let count = keys.revoke_node(node, &node_state(&*self.gate.registry.store, node))?;
         if count > 0 {
-            log::info!("{user:?} is gone: {count} certificates count no more");
+            log::info!("node {node} is gone: {count} certificates count no more");
+        }
+        Ok(None)
+    }
+
+    /// The certificates of a node's name belong to the Node from now on.
+    pub(super) fn settle(&self, node: &str, uid: &str) -> Result<Option<Key>, String> {
+        let Ok(keys) = self.keys() else { return Ok(None) };
+        let count = keys.settle_node(node, uid)?;
+        if count > 0 {
+            log::info!("node {node} has joined again: {count} certificates of before count no more");
         }
         Ok(None)
     }
@@ -76,6 +93,19 @@ impl Hand<'_> {
             .keys
             .as_deref()
             .ok_or_else(|| "the keys of this cluster cannot be used, see the master's log".to_owned())
+    }
+}
+
+/// What the store knows of a Node.
+pub fn node_state(store: &dyn Store, name: &str) -> NodeState {
+    let read = |stored: &Stored| serde_json::from_slice::<Value>(&stored.json).ok();
+    match store.get(&node_key(name)) {
+        Ok(None) => NodeState::Gone,
+        Ok(Some(stored)) => match read(&stored) {
+            Some(object) => NodeState::There(text(&object["metadata"], "uid").to_owned()),
+            None => NodeState::Unknown,
+        },
+        Err(_) => NodeState::Unknown,
     }
 }
 
@@ -99,12 +129,12 @@ mod tests {
     use super::super::names::Actor;
     use super::super::signing::REQUESTS;
     use super::*;
+    use crate::cluster_keys::KeyOptions;
     use crate::cluster_keys::tokens::TokenWish;
-    use crate::cluster_keys::{KeyOptions, request};
     use crate::commit::{Change, Made, Registry, Terms, Writer};
     use crate::making::Maker;
     use crate::prepare::{Ownership, Standing};
-    use crate::store::{FlatStore, SealKeys, Store};
+    use crate::store::{FlatStore, SealKeys};
     use coracle_api::kinds::Kinds;
     use coracle_api::meta::Time;
     use coracle_api::strategy::{Cidr, NodePorts};

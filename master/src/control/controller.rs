@@ -102,6 +102,8 @@ pub enum News {
     Measured,
     /// The clock on the wall is another one.
     ClockSet,
+    /// Other authorities are trusted.
+    Trust,
 }
 
 impl Follow {

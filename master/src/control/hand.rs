@@ -71,7 +71,8 @@ impl Hand<'_> {
             }
             Intent::Approve { key, seen, condition } => self.approve(&key, seen, &condition),
             Intent::Sign { key, seen, request, usages, life } => self.sign(&key, seen, (&request, &usages, life), now),
-            Intent::Revoke { user } => self.revoke(&user),
+            Intent::Revoke { node } => self.revoke(&node),
+            Intent::Settle { node, uid } => self.settle(&node, &uid),
             Intent::Release { key, seen, finalizer } => self.change(&key, seen, |kind, old| {
                 Ok(Made::relieved(kind, without_finalizer(old.object, finalizer.unwrap_or_default())))
             }),

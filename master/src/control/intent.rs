@@ -90,9 +90,14 @@ pub enum Intent {
         /// `None`: nobody asked for an end.
         life: Option<Duration>,
     },
-    /// Ends every certificate of a user.
+    /// A Node of this name has gone: its certificates end.
     Revoke {
-        user: String,
+        node: String,
+    },
+    /// The certificates of a node's name belong to the Node with this uid.
+    Settle {
+        node: String,
+        uid: String,
     },
     /// Carried out only if the intent before it was.
     Then(Box<Intent>),

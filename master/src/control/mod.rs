@@ -42,6 +42,7 @@ mod labelled;
 mod measure;
 mod names;
 mod namespaces;
+mod node_certificates;
 mod nodes;
 mod own;
 mod pod_garbage;
@@ -77,6 +78,7 @@ mod view;
 mod wakes;
 
 pub use act::Gate;
+pub use certify::node_state;
 pub use cluster::Cluster;
 pub use controller::{Controller, Follow, Look, Now, ObservedChange, all, itself};
 pub use intent::{Decision, Intent, Refusal};

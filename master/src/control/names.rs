@@ -130,7 +130,7 @@ fn needed(intent: &Intent) -> Vec<Vec<Attributes>> {
         Intent::Approve { key, .. } => vec![change(key, "approval")],
         Intent::Then(next) => needed(next),
         // The certificates are files of the master; an event is said about what was done.
-        Intent::Revoke { .. } | Intent::Tell(_) | Intent::Announce(_) => Vec::new(),
+        Intent::Revoke { .. } | Intent::Settle { .. } | Intent::Tell(_) | Intent::Announce(_) => Vec::new(),
     }
 }
 

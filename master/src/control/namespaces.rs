@@ -1,6 +1,7 @@
 //! Namespaces: the objects that every namespace holds, and the end of a namespace. PURE.
 //!
 //!     lives:  service account `default`, configmap `kube-root-ca.crt`: made, made again, put back
+//!             in kube-system also `extension-apiserver-authentication`
 //!     ends:   pods -> everything else -> finalizer `kubernetes` -> gone        (what finalizers hold is waited for)
 //!
 //! The end has no memory but the namespace and what is in it: a master that starts in the middle goes on.
@@ -13,7 +14,10 @@ use super::shelf::View;
 use super::view::{NamespaceView, PODS, document, namespace_key};
 use crate::store::Stored;
 use coracle_api::meta::{Key, Resource, Revision, Time};
-use coracle_api::strategy::furniture::{ACCOUNT, ACCOUNTS, CONFIG_MAPS, ROOT, furniture, is_root};
+use coracle_api::strategy::furniture::{
+    ACCOUNT, ACCOUNTS, CONFIG_MAPS, EXTENSION, ROOT, Trust, extension, furniture, is_root,
+};
+use coracle_api::strategy::namespace::CLUSTER;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,7 +36,10 @@ impl View for FurnitureView {
     const OF: &'static [Resource] = &[ACCOUNTS, CONFIG_MAPS];
 
     fn concerns(key: &Key) -> bool {
-        key.name == if key.resource == ACCOUNTS { ACCOUNT } else { ROOT }
+        match key.resource == ACCOUNTS {
+            true => key.name == ACCOUNT,
+            false => key.name == ROOT || key.name == EXTENSION && key.namespace == CLUSTER,
+        }
     }
 
     fn read(stored: &Stored, _: Option<&FurnitureView>, _: Duration) -> Option<FurnitureView> {
@@ -73,7 +80,8 @@ pub fn decide(look: &Look<'_>) -> Decision {
 /// Makes what a namespace lacks.
 fn lacking(cluster: &Cluster, name: &str) -> Vec<Intent> {
     let mut intents = Vec::new();
-    let authority = cluster.settings.authority.as_deref();
+    let trust = cluster.settings.trust.as_deref();
+    let authority = trust.map(|trust| trust.root.as_str());
     for (resource, object) in furniture(authority) {
         let inside = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let key = Key { resource: resource.clone(), namespace: name.to_owned(), name: inside };
@@ -87,7 +95,24 @@ fn lacking(cluster: &Cluster, name: &str) -> Vec<Intent> {
             Some(standing) => intents.push(Intent::Update { key, seen: standing.revision, object }),
         }
     }
+    intents.extend(trust.filter(|_| name == CLUSTER).and_then(|trust| lacking_extension(cluster, trust)));
     intents
+}
+
+/// The config map for servers that extend the API.
+fn lacking_extension(cluster: &Cluster, trust: &Trust) -> Option<Intent> {
+    let key = Key { resource: CONFIG_MAPS, namespace: CLUSTER.to_owned(), name: EXTENSION.to_owned() };
+    match cluster.get::<FurnitureView>(&key) {
+        None if cluster.damaged.contains(&key) => None,
+        None => {
+            let (resource, namespace) = (CONFIG_MAPS, CLUSTER.to_owned());
+            extension(None, trust).map(|object| Intent::Create { resource, namespace, object })
+        }
+        Some(standing) => {
+            let object = extension(Some(&document(&standing.document)), trust)?;
+            Some(Intent::Update { key, seen: standing.revision, object })
+        }
+    }
 }
 
 /// Ends a namespace, one step further.
@@ -286,9 +311,43 @@ mod tests {
         assert_eq!(ended(json!({"finalizers": ["kubernetes"]}), many, vec![]).len(), DELETIONS_MAX);
     }
 
+    /// In kube-system alone, and whatever people put into it.
+    #[test]
+    fn servers_that_extend_the_api_are_told_of_authorities() {
+        let trust = Trust { root: "R".into(), clients: "C".into(), proxies: "P".into() };
+        let settings = Settings { trust: Some(Arc::new(trust.clone())), ..Settings::default() };
+        let mut cluster = Controllers::builtin().cluster(&Kinds::builtin(), settings);
+        let of = |namespace: &str| Key { namespace: namespace.into(), ..key("configmaps", EXTENSION) };
+        let told = |cluster: &Cluster, namespace: &str| -> Vec<&'static str> {
+            let intents = lacking(cluster, namespace);
+            let one = |intent: &Intent| match intent {
+                Intent::Create { object, .. } if object["metadata"]["name"] == EXTENSION => Some("create"),
+                Intent::Update { key, object, .. } if key.name == EXTENSION => {
+                    Some(if object["data"]["mine"] == "x" { "update" } else { "spoil" })
+                }
+                _ => None,
+            };
+            intents.iter().filter_map(one).collect()
+        };
+        let put = |cluster: &mut Cluster, key: Key, object: Value| {
+            let (revision, key) = (Revision(1), Arc::new(key));
+            let new = Some(Stored::of(key.clone(), revision, &mut object.clone()));
+            cluster.apply(&Event { revision, key, old: None, new, renewed: false }, Duration::ZERO);
+        };
+        assert_eq!((told(&cluster, CLUSTER), told(&cluster, "ns")), (vec!["create"], vec![]));
+        put(&mut cluster, of("ns"), json!({"data": {"mine": "x"}}));
+        assert_eq!((told(&cluster, CLUSTER), told(&cluster, "ns")), (vec!["create"], vec![]));
+        put(&mut cluster, of(CLUSTER), json!({"data": {"mine": "x"}}));
+        assert_eq!(told(&cluster, CLUSTER), ["update"]);
+        let right = extension(Some(&json!({"data": {"mine": "x"}})), &trust).expect("it is wrong");
+        put(&mut cluster, of(CLUSTER), right);
+        assert_eq!(told(&cluster, CLUSTER), Vec::<&str>::new());
+    }
+
     #[test]
     fn what_a_namespace_lacks() {
-        let settings = Settings { authority: Some("PEM".into()), ..Settings::default() };
+        let trust = Some(Arc::new(Trust { root: "PEM".into(), ..Trust::default() }));
+        let settings = Settings { trust, ..Settings::default() };
         let mut cluster = Controllers::builtin().cluster(&Kinds::builtin(), settings);
         let check = |cluster: &Cluster, expected: &[&str]| {
             let one = |intent: &Intent| match intent {
@@ -326,6 +385,10 @@ mod tests {
         check(&cluster, &["update configmaps/ns/kube-root-ca.crt"]);
         put(&mut cluster, key("configmaps", "kube-root-ca.crt"), json!({"data": {"ca.crt": "PEM"}}));
         check(&cluster, &[]);
+        // Another authority is trusted.
+        cluster.settings.trust = Some(Arc::new(Trust { root: "PEM PEM".into(), ..Trust::default() }));
+        check(&cluster, &["update configmaps/ns/kube-root-ca.crt"]);
+        cluster.settings.trust = Some(Arc::new(Trust { root: "PEM".into(), ..Trust::default() }));
         put(&mut cluster, key("configmaps", "kube-root-ca.crt"), Value::Null);
         cluster.damaged.insert(key("configmaps", "kube-root-ca.crt"));
         check(&cluster, &[]);

@@ -4,6 +4,7 @@ use super::rules::ControlRules;
 use crate::cluster_keys::ClusterKeys;
 use crate::cluster_keys::token::{Bound, LegacyClaims};
 use coracle_api::strategy::Cidr;
+use coracle_api::strategy::furniture::Trust;
 use coracle_http::Identity;
 use jiff::tz::TimeZone;
 use std::collections::HashSet;
@@ -36,8 +37,8 @@ pub struct Settings {
     pub node_grace: Duration,
     /// `None`: this master does not keep the cluster's own objects.
     pub own: Option<Arc<Own>>,
-    /// The certificate that `kube-root-ca.crt` holds. `None`: this master has none.
-    pub authority: Option<Arc<str>>,
+    /// The authorities that `kube-root-ca.crt` and others hold. `None`: this master has none.
+    pub trust: Option<Arc<Trust>>,
     /// `None`: no key signs tokens.
     pub signer: Option<TokenSigner>,
     /// `None`: no request for a certificate is approved by rule.
@@ -109,7 +110,7 @@ impl Default for Settings {
         Settings {
             node_grace: Settings::NODE_GRACE,
             own: None,
-            authority: None,
+            trust: None,
             signer: None,
             may_request: None,
             zones: Zones::default(),

@@ -225,6 +225,10 @@ impl Step {
                     self.cluster.readings = Readings::of(&usages, now.uptime);
                     self.dirty.extend(self.controllers.hearing(News::Measured, &self.cluster));
                 }
+                Wake::Trust => {
+                    self.cluster.settings = self.gate.settings();
+                    self.dirty.extend(self.controllers.hearing(News::Trust, &self.cluster));
+                }
                 Wake::ClockSet => self.dirty.extend(self.controllers.hearing(News::ClockSet, &self.cluster)),
                 // Whose objects own and are owned is another question then.
                 Wake::Kinds => other_kinds = true,

@@ -24,8 +24,8 @@ use super::storage::{binding, ephemeral, volumes};
 use super::view::{EndpointsView, LeaseView, NamespaceView, ServiceView, SliceView};
 use super::{
     addresses, autoscale, balancer, budgets, cron, disruption, endpoints, events, evictions, expulsion, garbage,
-    namespaces, nodes, own, pod_garbage, quotas, ranges, replicas, replication, roles, schedule, signing,
-    token_secrets, ttl, unplaced,
+    namespaces, node_certificates, nodes, own, pod_garbage, quotas, ranges, replicas, replication, roles, schedule,
+    signing, token_secrets, ttl, unplaced,
 };
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource};
@@ -163,10 +163,12 @@ fn housekeeping() -> Vec<Controller> {
         row("namespaces", all::<NamespaceView>, namespaces::decide)
             .follows(Follow::view::<NamespaceView>(itself))
             .follows(Follow::view::<namespaces::FurnitureView>(namespaces::by_namespace))
+            .follows(Follow::News(News::Trust))
             .follows(Departures { awaited: namespaces::ending, keys: namespaces::by_departure }),
         row("token secrets", token_secrets::all, token_secrets::decide)
             .follows(Follow::view::<token_secrets::SecretView>(itself))
             .follows(Follow::view::<token_secrets::AccountView>(token_secrets::by_account))
+            .follows(Follow::News(News::Trust))
             .follows(Follow::News(News::ClockSet)),
         row("quotas", quotas::all, quotas::decide)
             .follows(Follow::view::<quotas::QuotaView>(quotas::itself))
@@ -191,7 +193,8 @@ fn housekeeping() -> Vec<Controller> {
         row("signing requests", all::<SigningRequestView>, signing::decide)
             .follows(Follow::view::<SigningRequestView>(itself))
             .follows(Follow::Kind { of: signing::RIGHTS, only: |_| true, shelf: None, keys: signing::by_rights }),
-        row("node certificates", signing::no_departure, signing::revoke).follows(Follow::nodes(signing::by_departure)),
+        row("node certificates", node_certificates::all, node_certificates::decide)
+            .follows(Follow::nodes(node_certificates::by_node)),
         row("disruption", disruption::all, disruption::decide).follows(Follow::pods(disruption::by_pod)).workload(),
     ]
 }

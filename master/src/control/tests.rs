@@ -221,7 +221,7 @@ fn replicated(objects: &[(&'static str, Value)]) -> Vec<String> {
         Intent::Collect { .. } | Intent::Disown { .. } | Intent::Release { .. } | Intent::Disrupt { .. } => {
             panic!("not its own matter")
         }
-        Intent::Approve { .. } | Intent::Sign { .. } | Intent::Revoke { .. } => {
+        Intent::Approve { .. } | Intent::Sign { .. } | Intent::Revoke { .. } | Intent::Settle { .. } => {
             panic!("not its own matter")
         }
     };

@@ -147,8 +147,8 @@ fn filled(settings: &Settings, key: &Key, (account, uid): (&str, &str), secret: 
         object["data"] = json!({});
     }
     let lacks = |name: &str| secret["data"][name].as_str().is_none_or(str::is_empty);
-    if let Some(authority) = &settings.authority {
-        object["data"]["ca.crt"] = base64::encode(authority.as_bytes()).into();
+    if let Some(trust) = &settings.trust {
+        object["data"]["ca.crt"] = base64::encode(trust.root.as_bytes()).into();
     }
     if lacks("namespace") {
         object["data"]["namespace"] = base64::encode(key.namespace.as_bytes()).into();
@@ -170,12 +170,14 @@ mod tests {
     use super::*;
     use crate::store::Event;
     use coracle_api::kinds::Kinds;
+    use coracle_api::strategy::furniture::Trust;
     use std::sync::Arc;
 
     fn cluster(objects: &[(Key, Value)]) -> Cluster {
         let sign = |subject: &TokenSubject<'_>| format!("{}/{}", subject.account, subject.uid);
         let signer = Some(TokenSigner(Arc::new(sign)));
-        let settings = Settings { authority: Some("PEM".into()), signer, ..Settings::default() };
+        let trust = Some(Arc::new(Trust { root: "PEM".into(), ..Trust::default() }));
+        let settings = Settings { trust, signer, ..Settings::default() };
         let mut cluster = Controllers::builtin().cluster(&Kinds::builtin(), settings);
         for (key, object) in objects {
             let key = Arc::new(key.clone());

@@ -22,6 +22,8 @@ pub enum Wake {
     Measured(Vec<UsageReport>),
     /// The clock on the wall is another one.
     ClockSet,
+    /// Other authorities are trusted.
+    Trust,
     /// Other kinds are served.
     Kinds,
     Stop,
@@ -65,6 +67,10 @@ impl Wakes {
 
     pub fn clock_was_set(&self) {
         self.send(|| Wake::ClockSet);
+    }
+
+    pub fn trust_changed(&self) {
+        self.send(|| Wake::Trust);
     }
 
     pub fn kinds_changed(&self) {

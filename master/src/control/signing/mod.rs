@@ -13,7 +13,7 @@ use super::controller::{Look, ObservedChange};
 use super::intent::{Decision, Intent, Refusal};
 use super::shelf::View;
 use super::since::{Now, Since, earlier};
-use super::view::{NODES, of_group, read};
+use super::view::{of_group, read};
 use crate::cluster_keys::request::{self, CertificateRequest};
 use crate::cluster_keys::{certificate, pem};
 use crate::store::Stored;
@@ -31,8 +31,6 @@ pub const RIGHTS: &[Resource] = &[
     of_group("rbac.authorization.k8s.io", "clusterroles"),
     of_group("rbac.authorization.k8s.io", "clusterrolebindings"),
 ];
-/// Stands in keys for nodes that were deleted.
-const DEPARTED: Resource = of_group("certificates.k8s.io", "departednodes");
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// As long as Kubernetes keeps requests that were decided, and requests that nobody looks at.
@@ -254,19 +252,4 @@ pub fn add_condition(status: &mut Value, condition: Value) {
 pub fn by_rights(cluster: &Cluster, _: &ObservedChange<'_>) -> Vec<Key> {
     let pending = cluster.all::<SigningRequestView>().filter(|(_, view)| view.conditions == 0);
     pending.map(|(key, _)| key.clone()).collect()
-}
-
-/// The certificates of a node that was deleted count no more. Nothing else says that a node is gone: one that has a
-/// certificate and no object yet is about to join.
-pub fn by_departure(_: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
-    let departed = || Key { resource: DEPARTED, namespace: String::new(), name: change.key.name.clone() };
-    (change.gone && change.key.resource == NODES).then(departed).into_iter().collect()
-}
-
-pub fn no_departure(_: &Cluster) -> Vec<Key> {
-    Vec::new()
-}
-
-pub fn revoke(look: &Look<'_>) -> Decision {
-    Decision::of(vec![Intent::Revoke { user: format!("system:node:{}", look.key.name) }])
 }

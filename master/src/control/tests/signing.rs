@@ -227,15 +227,29 @@ fn a_change_of_rights_concerns_what_waits() {
 
 #[test]
 fn a_deleted_node_loses_its_certificates() {
-    let cluster = cluster(&[node("n1", json!({}))]);
+    use super::super::cluster::Before;
+    let with_uid = |uid: &str| cluster(&[node("n1", json!({"metadata": {"name": "n1", "uid": uid}}))]);
     let controllers = Controllers::builtin();
-    let before = super::super::cluster::Before::default();
-    let of = |gone: bool| {
-        let concerned = controllers.concerned(&cluster, &node_key("n1"), gone, &before);
-        concerned.into_iter().find(|owner| owner.controller == "node certificates")
+    let of = |is: &Cluster, was: Option<&Cluster>, gone: bool| -> Vec<String> {
+        let was = was.and_then(|was| was.nodes.get("n1").cloned());
+        let views = was.map(|was| Box::new(was) as Box<dyn std::any::Any>).into_iter().collect();
+        let concerned = controllers.concerned(is, &node_key("n1"), gone, &Before { views, ..Before::default() });
+        let owners = concerned.into_iter().filter(|owner| owner.controller == "node certificates");
+        owners.flat_map(|owner| decide(is, owner.controller, owner.key, at(Duration::ZERO)).intents).map(say).collect()
     };
-    assert_eq!(of(false), None);
-    let owner = of(true).expect("it is gone");
-    let decision = decide(&cluster, "node certificates", owner.key, at(Duration::ZERO));
-    assert_eq!(decision.intents, [Intent::Revoke { user: "system:node:n1".into() }]);
+    let (first, second, none) = (with_uid("u1"), with_uid("u2"), empty());
+    assert_eq!(of(&first, None, false), ["settle n1 u1"]);
+    assert_eq!(of(&first, Some(&first), false), ["settle n1 u1"], "a report takes nothing away");
+    assert_eq!(of(&none, Some(&first), true), ["revoke n1"]);
+    // It joined again before anybody looked.
+    assert_eq!(of(&second, Some(&first), true), ["settle n1 u2", "revoke n1"]);
+    assert_eq!(of(&second, Some(&first), false), ["settle n1 u2", "revoke n1"]);
+}
+
+fn say(intent: Intent) -> String {
+    match intent {
+        Intent::Settle { node, uid } => format!("settle {node} {uid}"),
+        Intent::Revoke { node } => format!("revoke {node}"),
+        other => format!("{other:?}"),
+    }
 }
