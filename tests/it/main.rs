@@ -9,6 +9,7 @@ mod api_v1beta1;
 mod circles;
 mod cluster;
 mod control;
+mod encryption;
 mod follow;
 mod fuzz;
 mod giving;
