@@ -10,6 +10,7 @@ mod circles;
 mod cluster;
 mod cluster_keys;
 mod control;
+mod encryption;
 mod follow;
 mod fuzz;
 mod giving;

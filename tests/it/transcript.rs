@@ -78,7 +78,12 @@ impl Bed {
 
     /// A master over what another has left in this folder.
     pub fn living_in(folder: &std::path::Path) -> Bed {
-        let mut bed = Bed::begun(folder, |_| {}, |_| {});
+        Bed::living_so(folder, |_| {})
+    }
+
+    /// The same with a configuration that is other than the usual one.
+    pub fn living_so(folder: &std::path::Path, change: impl FnOnce(&mut Config)) -> Bed {
+        let mut bed = Bed::begun(folder, |_| {}, change);
         bed.keeps = true;
         bed
     }
