@@ -56,6 +56,8 @@ pub struct Config {
     pub tls_key: Option<PathBuf>,
     /// More authorities for client certificates.
     pub client_ca: Option<PathBuf>,
+    /// Kubernetes' `AuthenticationConfiguration`: outside issuers, and who may come without credentials.
+    pub authentication_config: Option<PathBuf>,
     /// Whether pods are placed, replicated and guarded. Without a flag: an API server alone is for tests.
     pub workloads: bool,
 }
@@ -88,6 +90,7 @@ impl Default for Config {
             tls_cert: None,
             tls_key: None,
             client_ca: None,
+            authentication_config: None,
             workloads: true,
         }
     }
@@ -260,6 +263,7 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), String> {
         "tls-cert" => config.tls_cert = Some(path(value)?),
         "tls-key" => config.tls_key = Some(path(value)?),
         "client-ca" => config.client_ca = Some(path(value)?),
+        "authentication-config" => config.authentication_config = Some(path(value)?),
         _ => return Err("unknown key".to_owned()),
     }
     Ok(())

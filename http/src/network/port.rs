@@ -43,6 +43,8 @@ pub struct RequestSender<'a> {
     pub caller: &'a Caller,
     /// The user of this host at the other end of a Unix socket.
     pub uid: Option<u32>,
+    /// The path that is asked for, as it was sent.
+    pub path: &'a str,
     pub headers: &'a HeaderMap,
     /// The certificate that the client has shown in the handshake.
     pub certificate: Option<&'a ClientCertificate>,

@@ -82,7 +82,7 @@ fn key(plural: &'static str, namespace: &str, name: &str) -> Key {
 }
 
 fn sender(headers: &HeaderMap) -> RequestSender<'_> {
-    RequestSender { caller: &Caller::Local, uid: None, headers, certificate: None }
+    RequestSender { caller: &Caller::Local, uid: None, path: "/", headers, certificate: None }
 }
 
 #[test]

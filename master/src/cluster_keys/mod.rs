@@ -152,8 +152,8 @@ impl ClusterKeys {
         locked(&self.clock).now(wall_clock(), self.started.elapsed())
     }
 
-    /// Something with an end is made: the time is kept, at most once a day.
-    fn keep_time(&self) {
+    /// Something with an end is made or seen: the time is kept, at most once a day.
+    pub fn keep_time(&self) {
         let now = self.now();
         let text = locked(&self.clock).keep(now);
         if let Some(Err(why)) = text.map(|text| self.folder.write(CLOCK, &text)) {
