@@ -1,5 +1,5 @@
-//! Fetches one document from a verified server, for a thread that may wait. A redirect is not followed: the caller named
-//! the server that it trusts.
+//! Fetches one document from a verified server, for a thread that may wait. A redirect is not followed: the caller
+//! named the server that it trusts.
 use crate::client::Client;
 use crate::target::Target;
 use crate::tls::{Clock, TlsTarget, TlsTrust};
@@ -88,7 +88,8 @@ pub fn fetch(asked: Fetch<'_>) -> Result<Bytes, String> {
     let runtime = runtime.map_err(|error| format!("{url}: {error}"))?;
     let client = Client::new(Target::Tls(Box::new(target)), "coracle");
     let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static("application/json"))]);
-    let reply = runtime.block_on(async { timeout(patience, client.look(&url.path_and_query, &headers, bytes_max)).await });
+    let reply =
+        runtime.block_on(async { timeout(patience, client.look(&url.path_and_query, &headers, bytes_max)).await });
     // A name that is being resolved is not waited for.
     runtime.shutdown_background();
     let reply = reply.map_err(|_| format!("{url}: the document did not come within {} s", patience.as_secs()))?;

@@ -185,8 +185,8 @@ mod tests {
                    resourceAttributes must be specified";
         check("SelfSubjectAccessReview", json!({}), &[one]);
         check("SelfSubjectAccessReview", json!({"resourceAttributes": {"verb": "get"}}), &[]);
-        let both = "spec.nonResourceAttributes: Invalid value: {\"Path\":\"/x\",\"Verb\":\"\"}: cannot be specified in combination \
-                    with resourceAttributes";
+        let both = "spec.nonResourceAttributes: Invalid value: {\"Path\":\"/x\",\"Verb\":\"\"}: cannot be specified \
+                    in combination with resourceAttributes";
         check(
             "SelfSubjectAccessReview",
             json!({"resourceAttributes": {"verb": "get"}, "nonResourceAttributes": {"path": "/x"}}),

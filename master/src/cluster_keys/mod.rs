@@ -26,7 +26,6 @@ pub mod token;
 pub mod tokens;
 
 use self::account_keys::AccountKeys;
-use self::base64_url::url_safe;
 use self::clock::HighWaterMark;
 use self::files::{KeyFolder, Stamp};
 use self::first_start::{draw, make_missing};
@@ -44,7 +43,7 @@ use std::time::{Duration, Instant};
 use x509_cert::Certificate;
 use x509_cert::der::Encode;
 
-pub use self::base64_url::from_url_safe;
+pub use self::base64_url::{from_url_safe, url_safe};
 pub use self::own_clients::OwnClient;
 
 pub const AUTHORITY: &str = "ca.crt";

@@ -1,7 +1,8 @@
-//! PURE. The file of `--authentication-config`: Kubernetes' `AuthenticationConfiguration`, in YAML or JSON. A field that
-//! is not known, or that nothing here acts on, is an error: nothing that was asked for is passed over.
+//! PURE. The file of `--authentication-config`: Kubernetes' `AuthenticationConfiguration`, in YAML or JSON. A field
+//! that is not known, or that nothing here acts on, is an error: nothing that was asked for is passed over.
 
 use super::expression::Expression;
+use super::form::{ClaimOrExpression, ClaimRule, Extra, File, IssuerPart, Jwt, Mappings, UserRule};
 use super::mapping::{Mapping, Rule, Rules};
 use crate::cluster_keys::names::is_name;
 use crate::cluster_keys::token::{ISSUER, LEGACY_ISSUER};
@@ -66,81 +67,6 @@ impl Anonymous {
     pub fn admits(&self, path: &str) -> bool {
         self.enabled && (self.conditions.is_empty() || self.conditions.iter().any(|condition| condition.path == path))
     }
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct File {
-    api_version: String,
-    kind: String,
-    #[serde(default)]
-    jwt: Vec<Value>,
-    anonymous: Option<Value>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Jwt {
-    issuer: Value,
-    #[serde(default)]
-    claim_validation_rules: Vec<Value>,
-    claim_mappings: Value,
-    #[serde(default)]
-    user_validation_rules: Vec<Value>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-#[derive(Default)]
-struct IssuerPart {
-    url: String,
-    #[serde(rename = "discoveryURL")]
-    discovery_url: String,
-    certificate_authority: String,
-    audiences: Vec<String>,
-    audience_match_policy: String,
-    egress_selector_type: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct ClaimRule {
-    claim: String,
-    required_value: String,
-    expression: String,
-    message: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Mappings {
-    username: Value,
-    groups: Option<Value>,
-    uid: Option<Value>,
-    #[serde(default)]
-    extra: Vec<Value>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct ClaimOrExpression {
-    claim: String,
-    prefix: Option<String>,
-    expression: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Extra {
-    key: String,
-    value_expression: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct UserRule {
-    expression: String,
-    message: String,
 }
 
 /// Error: the first field that is wrong, and what is wrong with it.
@@ -238,9 +164,11 @@ fn issuer(jwt: Value, path: &str) -> Result<Issuer, String> {
 
 fn place(issuer: IssuerPart, path: &str) -> Result<(Place, Vec<String>), String> {
     let url = |text: &str, field: &str| {
-        HttpsUrl::parse(text).map_err(|why| format!("{path}.{field}: {text:?}: {why}")).and_then(|url| match url.query() {
-            None => Ok(()),
-            Some(_) => Err(format!("{path}.{field}: {text:?}: URL must not contain a query")),
+        HttpsUrl::parse(text).map_err(|why| format!("{path}.{field}: {text:?}: {why}")).and_then(|url| {
+            match url.query() {
+                None => Ok(()),
+                Some(_) => Err(format!("{path}.{field}: {text:?}: URL must not contain a query")),
+            }
         })
     };
     let IssuerPart { url: name, discovery_url, certificate_authority, audiences, audience_match_policy, .. } = issuer;
@@ -327,7 +255,8 @@ fn expression(text: &str, variable: &str, path: &str) -> Result<Expression, Stri
     if text.is_empty() {
         return Err(format!("{path}: it is required"));
     }
-    Expression::parse(text, variable).map_err(|why| format!("{path}: {text:?} is no expression of the supported part of CEL: {why}"))
+    Expression::parse(text, variable)
+        .map_err(|why| format!("{path}: {text:?} is no expression of the supported part of CEL: {why}"))
 }
 
 /// A claim with a prefix, or an expression. None: neither is set.
@@ -356,9 +285,7 @@ fn plain(mapping: Value, path: &str) -> Result<Option<Mapping>, String> {
         (false, false) => Err(format!("{path}: claim and expression can't both be set")),
         (true, true) => Ok(None),
         (false, true) => Ok(Some(Mapping::Claim { name: claim, prefix: String::new() })),
-        (true, false) => {
-            expression(&text, "claims", &format!("{path}.expression")).map(Mapping::Expression).map(Some)
-        }
+        (true, false) => expression(&text, "claims", &format!("{path}.expression")).map(Mapping::Expression).map(Some),
     }
 }
 

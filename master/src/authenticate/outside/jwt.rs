@@ -78,7 +78,9 @@ impl Unverified<'_> {
             Some(key) => Ok((self.claims, key)),
             // A new key of an issuer that does not name its keys.
             None if kid.is_empty() => Err(Unsigned::UnknownKey("no key of the issuer has signed the token".to_owned())),
-            None => Err(Unsigned::Wrong("failed to verify signature: the key of the issuer did not make it".to_owned())),
+            None => {
+                Err(Unsigned::Wrong("failed to verify signature: the key of the issuer did not make it".to_owned()))
+            }
         }
     }
 }

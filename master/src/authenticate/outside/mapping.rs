@@ -49,9 +49,12 @@ impl Rules {
             ..Identity::none()
         };
         for (name, wanted) in &self.required {
-            let found = claims.get(name).ok_or_else(|| format!("oidc: required claim {name} not present in ID token"))?;
+            let found =
+                claims.get(name).ok_or_else(|| format!("oidc: required claim {name} not present in ID token"))?;
             if found.as_str() != Some(wanted) {
-                return Err(format!("oidc: required claim {name} value does not match. Got = {found}, want = {wanted}"));
+                return Err(format!(
+                    "oidc: required claim {name} value does not match. Got = {found}, want = {wanted}"
+                ));
             }
         }
         holds(&self.of_claims, "claims", &all)?;
@@ -84,7 +87,8 @@ impl Rules {
                 _ => return Err(failed(expression, "it gives no text for the username")),
             },
             Mapping::Claim { name, prefix } => {
-                let user = claim_text(claims, name).map_err(|why| format!("oidc: parse username claims {name:?}: {why}"))?;
+                let user =
+                    claim_text(claims, name).map_err(|why| format!("oidc: parse username claims {name:?}: {why}"))?;
                 if name == "email" {
                     check_email(claims)?;
                 }
@@ -111,7 +115,9 @@ impl Rules {
                         list.iter().map(|one| Some(format!("{prefix}{}", one.as_str()?))).collect();
                     texts.ok_or_else(|| format!("oidc: parse groups claim {name:?}: it holds more than texts"))?
                 }
-                Some(_) => return Err(format!("oidc: parse groups claim {name:?}: it is no text and no list of texts")),
+                Some(_) => {
+                    return Err(format!("oidc: parse groups claim {name:?}: it is no text and no list of texts"));
+                }
             },
         };
         match groups.len() > GROUPS_MAX {
@@ -229,7 +235,10 @@ mod tests {
         match (found, expected) {
             (Ok(found), Ok((user, groups))) => {
                 let groups: Vec<&str> = groups.iter().copied().chain([Identity::AUTHENTICATED]).collect();
-                assert_eq!((found.user.as_str(), found.groups), (user, groups.into_iter().map(str::to_owned).collect()));
+                assert_eq!(
+                    (found.user.as_str(), found.groups),
+                    (user, groups.into_iter().map(str::to_owned).collect())
+                );
             }
             (Err(why), Err(expected)) => assert!(why.contains(expected), "{change}: {why}"),
             (found, expected) => panic!("{change}: {found:?}, expected {expected:?}"),

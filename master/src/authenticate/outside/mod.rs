@@ -1,6 +1,7 @@
 //! Tokens of outside OIDC issuers, and who may come without credentials: `--authentication-config`.
 //!
 //!     config       the file -> issuers, anonymous
+//!     form         its fields
 //!     source       the keys of an issuer, fetched and kept
 //!     keys         a key set, and signatures
 //!     jwt          a token taken apart and verified, its times
@@ -13,6 +14,7 @@
 
 mod config;
 mod expression;
+mod form;
 mod jwt;
 mod keys;
 mod mapping;
@@ -21,7 +23,7 @@ mod source;
 use self::config::{AuthenticationConfig, Issuer};
 use self::jwt::Unsigned;
 use self::keys::PublicKey;
-use self::source::KeySource;
+use self::source::{KeySource, Pace};
 use super::credential::Credential;
 use crate::cluster_keys::files::{self, Stamp};
 use crate::store::locked;
@@ -46,7 +48,7 @@ pub struct Outside {
 
 struct Shared {
     path: PathBuf,
-    clock: Clock,
+    pace: Pace,
     /// None: the file was never right.
     known: Mutex<Option<Arc<Known>>>,
     trouble: Mutex<Option<String>>,
@@ -61,7 +63,13 @@ struct Known {
 impl Outside {
     /// `clock`: judges the dates of the issuers' certificates.
     pub fn start(path: &Path, clock: Clock) -> io::Result<Outside> {
-        let shared = Arc::new(Shared { path: path.to_owned(), clock, known: Mutex::default(), trouble: Mutex::default() });
+        Outside::start_with(path, clock, source::PAUSE)
+    }
+
+    fn start_with(path: &Path, clock: Clock, pause: Duration) -> io::Result<Outside> {
+        let pace = Pace { clock, pause, waiters: Arc::default() };
+        let shared = Shared { path: path.to_owned(), pace, known: Mutex::default(), trouble: Mutex::default() };
+        let shared = Arc::new(shared);
         let stamp = Stamp::of(path);
         shared.read();
         let (running, ended) = sync_channel(1);
@@ -101,15 +109,13 @@ impl Outside {
         let known = self.shared.known();
         let sources = known.as_ref().map(|known| known.sources.as_slice()).unwrap_or_default();
         let of_issuers = sources.iter().filter_map(|source| {
-            Some(format!("{}: its tokens are refused, for its keys cannot be fetched: {}", source.place.issuer, source.trouble()?))
+            Some(format!(
+                "{}: its tokens are refused, for its keys cannot be fetched: {}",
+                source.place.issuer,
+                source.trouble()?
+            ))
         });
         of_file.into_iter().chain(of_issuers).collect()
-    }
-
-    /// Reads a changed file at once, as the thread does later.
-    #[cfg(test)]
-    pub fn look(&self) {
-        self.shared.read();
     }
 }
 
@@ -200,9 +206,12 @@ impl Shared {
         let source = |issuer: &Issuer| {
             let mut known = before.into_iter().flat_map(|known| &known.sources);
             let same = known.find(|source| source.place == issuer.place).cloned();
-            same.unwrap_or_else(|| Arc::new(KeySource::new(issuer.place.clone(), self.clock.clone())))
+            same.unwrap_or_else(|| Arc::new(KeySource::new(issuer.place.clone(), self.pace.clone())))
         };
         let sources = config.issuers.iter().map(source).collect();
         Known { config, sources }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const AGE: Duration = Duration::from_secs(3600);
 /// Tokens with unknown keys make no more fetches than one in this time, and a fetch that failed is tried again after
 /// it, later after longer.
-const PAUSE: Duration = Duration::from_secs(10);
+pub const PAUSE: Duration = Duration::from_secs(10);
 const PAUSE_MAX: Duration = Duration::from_secs(300);
 /// How long an issuer may take for each of its two documents.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,18 +30,26 @@ const DISCOVERY_BYTES_MAX: usize = 64 << 10;
 const KEY_SET_BYTES_MAX: usize = 256 << 10;
 /// How long a request waits for keys that are being fetched.
 const WAIT: Duration = Duration::from_secs(2);
-/// Requests that wait at once, for all issuers: half of the places for checks of credentials.
+/// Requests that wait at once, for all issuers together: half of the places for checks of credentials.
 const WAITERS_MAX: usize = 2;
 /// The authorities that Debian trusts, for issuers without an authority of their own.
 const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-static WAITERS: AtomicUsize = AtomicUsize::new(0);
-
 pub type Keys = Arc<Vec<PublicKey>>;
+
+/// What the sources of all issuers share.
+#[derive(Clone)]
+pub struct Pace {
+    /// Judges the dates of the issuers' certificates.
+    pub clock: Clock,
+    /// `PAUSE`, and none in tests.
+    pub pause: Duration,
+    pub waiters: Arc<AtomicUsize>,
+}
 
 pub struct KeySource {
     pub place: Place,
-    clock: Clock,
+    pace: Pace,
     state: Mutex<State>,
     /// A fetch has ended.
     fetched: Condvar,
@@ -60,8 +68,8 @@ struct State {
 }
 
 impl KeySource {
-    pub fn new(place: Place, clock: Clock) -> KeySource {
-        KeySource { place, clock, state: Mutex::default(), fetched: Condvar::new() }
+    pub fn new(place: Place, pace: Pace) -> KeySource {
+        KeySource { place, pace, state: Mutex::default(), fetched: Condvar::new() }
     }
 
     pub fn keys(&self) -> Option<Keys> {
@@ -88,16 +96,16 @@ impl KeySource {
     pub fn renewed(self: &Arc<KeySource>) -> Option<Keys> {
         let mut state = locked(&self.state);
         if !state.running {
-            if state.begun.is_some_and(|begun| begun.elapsed() < PAUSE) {
+            if state.begun.is_some_and(|begun| begun.elapsed() < self.pace.pause) {
                 return None;
             }
             self.begin(&mut state);
         }
-        if WAITERS.fetch_add(1, Ordering::Relaxed) < WAITERS_MAX {
+        if self.pace.waiters.fetch_add(1, Ordering::Relaxed) < WAITERS_MAX {
             let waited = self.fetched.wait_timeout_while(state, WAIT, |state| state.running);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        WAITERS.fetch_sub(1, Ordering::Relaxed);
+        self.pace.waiters.fetch_sub(1, Ordering::Relaxed);
         if state.running { None } else { state.keys.clone() }
     }
 
@@ -105,7 +113,7 @@ impl KeySource {
         (state.running, state.begun, state.due) = (true, Some(Instant::now()), Some(Instant::now() + PAUSE));
         let source = self.clone();
         let started = thread::Builder::new().name("issuer-keys".to_owned()).spawn(move || {
-            let found = fetched(&source.place, &source.clock);
+            let found = fetched(&source.place, &source.pace.clock);
             source.end(found);
         });
         if let Err(error) = started {
@@ -129,7 +137,8 @@ impl KeySource {
             }
             Err(why) => {
                 if state.trouble.as_ref() != Some(&why) {
-                    let then = if state.keys.is_some() { "those that are known count" } else { "its tokens are refused" };
+                    let then =
+                        if state.keys.is_some() { "those that are known count" } else { "its tokens are refused" };
                     log::warn!("{issuer}: its keys cannot be fetched, {then}: {why}");
                 }
                 state.trouble = Some(why);
@@ -143,7 +152,7 @@ impl KeySource {
     }
 }
 
-fn fetched(place: &Place, clock: &Clock) -> Result<Vec<PublicKey>, String> {
+pub(super) fn fetched(place: &Place, clock: &Clock) -> Result<Vec<PublicKey>, String> {
     #[derive(Deserialize)]
     struct Discovery {
         issuer: String,

@@ -86,7 +86,10 @@ fn what_is_refused() {
         (vec![("/kind".into(), json!("Other"))], "apiVersion must be apiserver.config.k8s.io/v1"),
         (vec![("/apiVersion".into(), json!("apiserver.config.k8s.io/v2"))], "apiVersion must be"),
         (vec![("/more".into(), json!(1))], "unknown field `more`"),
-        (vec![("/jwt/-".into(), good()["jwt"][0].clone())], "jwt[1].issuer.url: \"https://id.example.com/\" is there twice"),
+        (
+            vec![("/jwt/-".into(), good()["jwt"][0].clone())],
+            "jwt[1].issuer.url: \"https://id.example.com/\" is there twice",
+        ),
         (vec![("/jwt".into(), json!(vec![1; 65]))], "jwt: 65 are too many, at most 64"),
         (issuer("url", json!("")), "jwt[0].issuer.url: it is required"),
         (issuer("url", json!("http://id.example.com")), "must be https"),
@@ -113,8 +116,8 @@ fn what_is_refused() {
         (rules(json!([{"expression": "true"}, {"expression": "true"}])), "[1].expression: \"true\" is there twice"),
         (
             rules(json!([{"expression": "claims.a.matches('x')"}])),
-            "jwt[0].claimValidationRules[0].expression: \"claims.a.matches('x')\" is no expression of the supported part \
-             of CEL: the function matches() is not known here",
+            "jwt[0].claimValidationRules[0].expression: \"claims.a.matches('x')\" is no expression of the supported \
+             part of CEL: the function matches() is not known here",
         ),
         (jwt("userValidationRules", json!([{}])), "userValidationRules[0].expression: it is required"),
         (jwt("userValidationRules", json!([{"expression": "claims.a"}])), "undeclared reference to \"claims\""),

@@ -60,9 +60,7 @@ impl Run {
         }
         let json = match node {
             Node::Constant(value) => value.clone(),
-            Node::List(nodes) => {
-                Json::Array(nodes.iter().map(|node| self.json(node)).collect::<Result<Vec<_>, _>>()?)
-            }
+            Node::List(nodes) => Json::Array(nodes.iter().map(|node| self.json(node)).collect::<Result<Vec<_>, _>>()?),
             Node::Variable(name) => {
                 let found = self.scope.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.clone());
                 found.ok_or_else(|| format!("undeclared reference to {name:?}"))?
@@ -197,7 +195,9 @@ impl Run {
     fn each(&mut self, each: Each, of: &EachNode) -> Result<Json, String> {
         let list = match self.json(&of.list)? {
             Json::Array(list) => list,
-            Json::Object(map) if matches!(each, Each::All | Each::Exists) => map.keys().cloned().map(Json::from).collect(),
+            Json::Object(map) if matches!(each, Each::All | Each::Exists) => {
+                map.keys().cloned().map(Json::from).collect()
+            }
             _ => return Err(no_overload("a list is expected")),
         };
         let (mut kept, mut error) = (Vec::new(), None);

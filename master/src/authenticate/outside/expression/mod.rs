@@ -116,9 +116,7 @@ impl Expression {
             Node::Field(of, name) | Node::OptionalField(of, name) | Node::Has(of, name) => {
                 name == field && **of == Node::Variable(variable.to_owned())
             }
-            Node::Index(of, at) => {
-                **of == Node::Variable(variable.to_owned()) && **at == Node::Constant(field.into())
-            }
+            Node::Index(of, at) => **of == Node::Variable(variable.to_owned()) && **at == Node::Constant(field.into()),
             _ => false,
         })
     }

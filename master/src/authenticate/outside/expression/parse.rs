@@ -10,8 +10,23 @@ const PARTS_MAX: usize = 128;
 /// The fields of the variable `user`.
 const USER_FIELDS: [&str; 4] = ["username", "uid", "groups", "extra"];
 const RESERVED: &[&str] = &[
-    "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package",
-    "namespace", "return", "var", "void", "while",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
 ];
 
 /// By name, with the number of arguments besides the value that the method is called of.
