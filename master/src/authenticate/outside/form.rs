@@ -1,5 +1,5 @@
-//! PURE. The form of Kubernetes' `AuthenticationConfiguration`, part by part: a field that is not here is an error. Parts
-//! that stand below others are values, so that an error can name their place.
+//! PURE. The form of Kubernetes' `AuthenticationConfiguration`, part by part: a field that is not here is an error.
+//! Parts that stand below others are values, so that an error can name their place.
 
 use serde::Deserialize;
 use serde_json::Value;
