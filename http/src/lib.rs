@@ -6,6 +6,7 @@
 //!                                                                 server
 //!                                                                  Upgrade: takes over the connection (network alone)
 //!     client   the other direction: the agent's calls and watches
+//!     fetch    one document from a verified server, for a thread that may wait
 //!
 //! This file is the seam: all that a handler sees of HTTP. It names neither hyper nor tiny_http; the `http` crate is
 //! vocabulary, not a server. The only words of Kubernetes are those of a Status, because a carrier refuses in the
@@ -15,6 +16,7 @@ pub mod budget;
 mod certificate;
 pub mod channel;
 pub mod client;
+mod fetch;
 mod gather;
 mod identity;
 mod limits;
@@ -38,6 +40,7 @@ pub mod websocket;
 use budget::Party;
 use bytes::Bytes;
 pub use certificate::ClientCertificate;
+pub use fetch::{Authorities, Fetch, HttpsUrl, fetch};
 pub use gather::gather;
 pub use http::uri::PathAndQuery;
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -51,7 +54,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-pub use tls::{BadKeys, Clock, KeySet, TlsKeys, TlsTarget, TlsTrust};
+pub use tls::{BadKeys, Clock, KeySet, TlsKeys, TlsTarget, TlsTrust, check_authorities};
 pub use upgrade::{Upgrade, Upgraded};
 
 /// Bytes of a request body: what kube-apiserver takes as well.

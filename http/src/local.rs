@@ -336,6 +336,7 @@ fn read(plane: &Plane, request: &mut tiny_http::Request) -> Result<Request, Refu
     let sender = RequestSender {
         caller: &Caller::Local,
         uid: Some(nix::unistd::geteuid().as_raw()),
+        path: target.path(),
         headers: &headers,
         certificate: None,
     };

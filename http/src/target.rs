@@ -40,6 +40,8 @@ impl Target {
         match self {
             Target::Unix(_) => "localhost".into(),
             Target::Tcp { host, port } => format!("{host}:{port}"),
+            // Some servers know their name without the usual port alone.
+            Target::Tls(target) if target.port == 443 => target.host.clone(),
             Target::Tls(target) => format!("{}:{}", target.host, target.port),
         }
     }

@@ -58,6 +58,8 @@ pub struct Config {
     pub client_ca: Option<PathBuf>,
     /// The file of the keys that seal Secrets and private keys on the disk. None: they lie there in clear text.
     pub encryption_key: Option<PathBuf>,
+    /// Kubernetes' `AuthenticationConfiguration`: outside issuers, and who may come without credentials.
+    pub authentication_config: Option<PathBuf>,
     /// Whether pods are placed, replicated and guarded. Without a flag: an API server alone is for tests.
     pub workloads: bool,
 }
@@ -91,6 +93,7 @@ impl Default for Config {
             tls_key: None,
             client_ca: None,
             encryption_key: None,
+            authentication_config: None,
             workloads: true,
         }
     }
@@ -293,6 +296,7 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), String> {
         "tls-key" => config.tls_key = Some(path(value)?),
         "client-ca" => config.client_ca = Some(path(value)?),
         "encryption-key" => config.encryption_key = Some(path(value)?),
+        "authentication-config" => config.authentication_config = Some(path(value)?),
         _ => return Err("unknown key".to_owned()),
     }
     Ok(())

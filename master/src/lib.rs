@@ -42,6 +42,7 @@ mod zones;
 use crate::adoption::Adoption;
 use crate::agents::Agents;
 use crate::authenticate::Authenticator;
+use crate::authenticate::outside::Outside;
 use crate::authorize::{Attributes, Authorizer, Chain, Masters, NodeAuthorizer, Rbac};
 use crate::cluster_keys::issuer::Issuer;
 use crate::cluster_keys::names::{NameSources, ServerNames};
@@ -67,7 +68,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A master that serves.
 pub struct Master {
@@ -136,7 +137,8 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let agents = Agents::of_this_host(config.agent_sockets.clone());
     let gate =
         gate(config, registry.clone(), agents.clone()).signing(keys.clone(), Some(may_request(registry.authorizer())));
-    let authenticator = Arc::new(Authenticator::new(shared.clone(), keys.clone()));
+    let outside = outside(config, keys.clone())?;
+    let authenticator = Arc::new(Authenticator::new(shared.clone(), keys.clone()).with_outside(outside));
     let theirs = adoption.clone();
     let gate = gate.leaving_out(Arc::new(move || theirs.unadopted_roles()));
     let names = config.clone();
@@ -177,6 +179,17 @@ pub fn start(config: &Config) -> Result<Master, String> {
         doors.plain_address().map(|address| format!(" and http://{address}")).unwrap_or_default()
     );
     Ok(Master { store, registry, control, doors, keys })
+}
+
+/// The outside issuers of a file. A file that is wrong is no reason to serve nothing: `status` tells of it.
+fn outside(config: &Config, keys: Option<Arc<ClusterKeys>>) -> Result<Option<Arc<Outside>>, String> {
+    let Some(path) = &config.authentication_config else { return Ok(None) };
+    let clock = move || {
+        let now = keys.as_ref().map_or_else(making::wall_clock, |keys| keys.now());
+        Duration::from_secs(u64::try_from(now.seconds()).unwrap_or_default())
+    };
+    let started = Outside::start(path, Arc::new(clock));
+    started.map(|outside| Some(Arc::new(outside))).map_err(|error| format!("start the thread of issuers: {error}"))
 }
 
 /// Who may do what: administrators, then nodes, then everybody by roles.

@@ -167,9 +167,13 @@ pub fn question(
     }
     default(&kind.types, &kind.type_name, &mut object);
     tidy(&kind.types, &kind.type_name, &mut object);
-    fit(&Value::Null, check(&kind.types, &kind.type_name, &object), kind.strategy.validate(&object, rules))?;
-    let said = owned::said(kind, &mut object, &ownership);
-    owned::settle(kind, Part::Main, None, &mut object, said, ownership, now);
+    let of_type = check(&kind.types, &kind.type_name, &object);
+    if of_type.is_empty() {
+        // Before the rules: a refusal of the metadata shows the owners.
+        let said = owned::said(kind, &mut object, &ownership);
+        owned::settle(kind, Part::Main, None, &mut object, said, ownership, now);
+    }
+    fit(&Value::Null, of_type, kind.strategy.validate(&object, rules))?;
     Ok(object)
 }
 

@@ -29,10 +29,9 @@ pub fn report(
     if figure("coracle_store_files_stuck") > 0 {
         problems.push(format!("the files below {data_dir} cannot be brought up to the journal"));
     }
-    problems.extend(figures(metrics, "coracle_secure_port_trouble").map(|(labels, _)| {
-        let why = labels.trim_start_matches("{why=\"").trim_end_matches("\"}");
-        format!("the secure port is not served: {why}")
-    }));
+    let secure = figures(metrics, "coracle_secure_port_trouble").map(|(labels, _)| why(labels));
+    problems.extend(secure.map(|why| format!("the secure port is not served: {why}")));
+    problems.extend(figures(metrics, "coracle_issuer_trouble").map(|(labels, _)| why(labels)));
     let damaged = figure("coracle_store_damaged_objects");
     if damaged > 0 {
         problems.push(format!("{damaged} objects are damaged: coracle-master store verify names them"));
@@ -164,6 +163,12 @@ fn figures<'a>(metrics: &'a str, name: &'a str) -> impl Iterator<Item = (&'a str
         let (labels, value) = rest.rsplit_once(' ')?;
         Some((labels, value.parse::<f64>().ok()? as u64))
     })
+}
+
+/// The value of the one label `why`.
+fn why(labels: &str) -> String {
+    let value = labels.trim_start_matches("{why=\"").trim_end_matches("\"}");
+    value.replace("\\n", " ").replace("\\\"", "\"").replace("\\\\", "\\")
 }
 
 #[cfg(test)]

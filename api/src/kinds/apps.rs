@@ -26,7 +26,7 @@ pub fn rows() -> Vec<Kind> {
             .advised(advice::workload)
             .short(&["deploy"])
             .in_all()
-            .with_scale("spec.selector", Some("apps"))
+            .with_scale("spec.selector", None)
             .with_status()
             .status_keeps(&["labels"]),
         APPS.row("replicasets", "replicaset", "ReplicaSet", &strategy::REPLICA_SET)

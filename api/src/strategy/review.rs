@@ -4,9 +4,11 @@
 
 use super::checks::full;
 use super::rules::{BuiltinStrategy, Rules};
-use super::{general, label_selector};
+use super::{general, inner, label_selector};
 use crate::meta::Time;
 use crate::strategy::doc::{has, is_empty, list, text};
+use crate::types::{MACHINERY, MOVED};
+use coracle_schema::order::in_type_order;
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -38,12 +40,7 @@ fn validate(review: &Value, _rules: Rules) -> Vec<Problem> {
                 found.push(Problem::invalid(&path.field("resourceAttributes"), Value::Null, words));
             }
             (true, true) => {
-                let words = "cannot be specified in combination with resourceAttributes";
-                found.push(Problem::invalid(
-                    &path.field("nonResourceAttributes"),
-                    spec["nonResourceAttributes"].clone(),
-                    words,
-                ));
+                found.push(of_path(spec, &path, "cannot be specified in combination with resourceAttributes"));
             }
             _ => {}
         }
@@ -54,11 +51,11 @@ fn validate(review: &Value, _rules: Rules) -> Vec<Problem> {
     {
         found.push(Problem::invalid(&path.field("user"), "", "at least one of user or group must be specified"));
     }
-    if kind == "LocalSubjectAccessReview" {
-        found.extend(local(review, &path));
-    }
     if kind.ends_with("AccessReview") {
         found.extend(nameless(&review["metadata"], kind == "LocalSubjectAccessReview"));
+        if kind == "LocalSubjectAccessReview" {
+            found.extend(local(review, &path));
+        }
         for part in ["fieldSelector", "labelSelector"] {
             let selector = &spec["resourceAttributes"][part];
             found.extend(narrowed(selector, part == "labelSelector", &path.field("resourceAttributes").field(part)));
@@ -72,7 +69,14 @@ fn nameless(meta: &Value, placed: bool) -> Option<Problem> {
     let allowed = |field: &str| field == "managedFields" || placed && field == "namespace";
     let said = meta.as_object().into_iter().flatten().any(|(field, value)| !allowed(field) && !is_empty(value));
     let words = if placed { "must be empty except for namespace" } else { "must be empty" };
-    said.then(|| Problem::invalid(&Path::new("metadata"), meta.clone(), words))
+    let shown = || in_type_order(&MACHINERY, "ObjectMeta", meta, None, &MOVED);
+    said.then(|| Problem::invalid(&Path::new("metadata"), meta.clone(), words).showing(shown()))
+}
+
+/// A question about a path where it may not be asked.
+fn of_path(spec: &Value, path: &Path, words: &str) -> Problem {
+    let field = "nonResourceAttributes";
+    inner::invalid("authorization.v1.NonResourceAttributes", &path.field(field), &spec[field], words)
 }
 
 /// Checks the selector of a request: a raw text or a list of requirements. Rules with an operator of a later version
@@ -122,12 +126,7 @@ fn local(review: &Value, path: &Path) -> Vec<Problem> {
         found.push(Problem::invalid(&path, asked, "must match metadata.namespace"));
     }
     if has(spec, "nonResourceAttributes") {
-        let path = path.field("nonResourceAttributes");
-        found.push(Problem::invalid(
-            &path,
-            spec["nonResourceAttributes"].clone(),
-            "disallowed on this kind of request",
-        ));
+        found.push(of_path(spec, path, "disallowed on this kind of request"));
     }
     found
 }
@@ -186,8 +185,8 @@ mod tests {
                    resourceAttributes must be specified";
         check("SelfSubjectAccessReview", json!({}), &[one]);
         check("SelfSubjectAccessReview", json!({"resourceAttributes": {"verb": "get"}}), &[]);
-        let both = "spec.nonResourceAttributes: Invalid value: {\"path\":\"/x\"}: cannot be specified in combination \
-                    with resourceAttributes";
+        let both = "spec.nonResourceAttributes: Invalid value: {\"Path\":\"/x\",\"Verb\":\"\"}: cannot be specified \
+                    in combination with resourceAttributes";
         check(
             "SelfSubjectAccessReview",
             json!({"resourceAttributes": {"verb": "get"}, "nonResourceAttributes": {"path": "/x"}}),
@@ -239,7 +238,7 @@ mod tests {
             &["metadata: Invalid value: {\"name\":\"x\"}: must be empty"],
         );
         check("LocalSubjectAccessReview", json!({"namespace": "n"}), &[]);
-        let labelled = "metadata: Invalid value: {\"labels\":{\"a\":\"b\"},\"namespace\":\"n\"}: must be empty except \
+        let labelled = "metadata: Invalid value: {\"namespace\":\"n\",\"labels\":{\"a\":\"b\"}}: must be empty except \
                         for namespace";
         check("LocalSubjectAccessReview", json!({"namespace": "n", "labels": {"a": "b"}}), &[labelled]);
     }

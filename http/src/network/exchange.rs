@@ -12,6 +12,7 @@ use crate::sessions::Session;
 use crate::upgrade::{self, tunnel};
 use crate::{Answer, BODY_BYTES_MAX, Body, ClientCertificate, Identity, NO_SNIFFING, Request, Upgrade};
 use bytes::Bytes;
+use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Version, header};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
@@ -106,7 +107,7 @@ async fn admitted(
         return Err(Refusal::Malformed("request target is not a path"));
     };
     access::check(plane.access, head.version, &head.uri, &head.headers)?;
-    let (identity, headers) = identified(client, head.headers).await?;
+    let (identity, headers) = identified(client, &target, head.headers).await?;
     let caller = client.peer.caller();
     let asker = Asker { party: client.peer.party_of(&identity), session: client.session(&identity), identity };
     let room = plane.room(&asker.identity);
@@ -152,6 +153,7 @@ async fn admitted(
 /// this thread does with a request, and a stranger may send as many as he likes. Who sends none is told at once.
 async fn identified(
     client: &Arc<ServedClient>,
+    target: &PathAndQuery,
     headers: http::HeaderMap,
 ) -> Result<(Arc<Identity>, http::HeaderMap), Refusal> {
     let plane = &client.plane;
@@ -161,9 +163,10 @@ async fn identified(
         return Err(Refusal::Revoked);
     }
     let (caller, uid, certificate) = (client.peer.caller(), client.peer.uid(), client.certificate.clone());
-    let identify = plane.identify.clone();
+    let (identify, target) = (plane.identify.clone(), target.clone());
     let answer = move |headers: &http::HeaderMap| {
-        let sender = RequestSender { caller: &caller, uid, headers, certificate: certificate.as_deref() };
+        let (path, certificate) = (target.path(), certificate.as_deref());
+        let sender = RequestSender { caller: &caller, uid, path, headers, certificate };
         identify(&sender).map_err(|Unidentified(why)| Refusal::Unidentified(why))
     };
     if !CREDENTIALS.iter().any(|name| headers.contains_key(name)) {

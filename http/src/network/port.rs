@@ -34,8 +34,9 @@ pub struct TlsPort {
     pub is_revoked: IsRevoked,
 }
 
-/// Answers who sends a request. It is asked once for each request, after `Access` and before the body is read, on the
-/// thread of all IO: it waits for nothing.
+/// Answers who sends a request. It is asked once for each request, after `Access` and before the body is read: of a
+/// request without credentials on the thread of all IO, where it waits for nothing; of a request with credentials on
+/// one of few threads, where it may wait for some seconds.
 pub type Identify = Arc<dyn Fn(&RequestSender<'_>) -> Result<Arc<Identity>, Unidentified> + Send + Sync>;
 
 /// The facts that tell who sends a request.
@@ -43,6 +44,8 @@ pub struct RequestSender<'a> {
     pub caller: &'a Caller,
     /// The user of this host at the other end of a Unix socket.
     pub uid: Option<u32>,
+    /// The path that is asked for, as it was sent.
+    pub path: &'a str,
     pub headers: &'a HeaderMap,
     /// The certificate that the client has shown in the handshake.
     pub certificate: Option<&'a ClientCertificate>,

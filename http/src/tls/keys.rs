@@ -103,6 +103,21 @@ pub(super) fn own(
     Ok((chain, key))
 }
 
+/// What is wrong with certificates of authorities in PEM.
+pub fn check_authorities(pem: &[u8]) -> Result<(), BadKeys> {
+    roots(pem, "authorities").map(drop)
+}
+
+/// The collection of a host, where single certificates may be too odd to be read.
+pub(super) fn roots_of_host(pem: &[u8]) -> Result<RootCertStore, BadKeys> {
+    let mut roots = RootCertStore::empty();
+    let (taken, _) = roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
+    match taken {
+        0 => Err(BadKeys("the host trusts no authority".to_owned())),
+        _ => Ok(roots),
+    }
+}
+
 pub(super) fn roots(pem: &[u8], what: &str) -> Result<RootCertStore, BadKeys> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(pem, what)? {

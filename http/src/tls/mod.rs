@@ -10,7 +10,7 @@ mod keys;
 mod target;
 
 pub(crate) use keys::HTTP_2;
-pub use keys::{BadKeys, KeySet, TlsKeys};
+pub use keys::{BadKeys, KeySet, TlsKeys, check_authorities};
 pub use target::{TlsTarget, TlsTrust};
 
 use rustls::client::Resumption;

@@ -1,9 +1,9 @@
 //! A server that a client of ours knows: its certificate is verified, and the client may show who it is.
-use super::keys::{own, roots};
+use super::keys::{own, roots, roots_of_host};
 use super::{BadKeys, CallersClock, Clock, cause, provider};
-use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -38,10 +38,20 @@ pub struct TlsTarget {
 
 impl TlsTarget {
     pub fn new(host: &str, port: u16, trust: TlsTrust<'_>) -> Result<TlsTarget, BadKeys> {
+        let roots = roots(trust.ca_pem, "authorities of the server")?;
+        TlsTarget::with_roots(host, port, roots, trust)
+    }
+
+    /// A server whose certificate is signed by one of the authorities that a host trusts.
+    pub(crate) fn of_host(host: &str, port: u16, pem: &[u8], clock: Clock) -> Result<TlsTarget, BadKeys> {
+        let trust = TlsTrust { ca_pem: pem, server_name: None, certificate: None, token_file: None, clock };
+        TlsTarget::with_roots(host, port, roots_of_host(pem)?, trust)
+    }
+
+    fn with_roots(host: &str, port: u16, roots: RootCertStore, trust: TlsTrust<'_>) -> Result<TlsTarget, BadKeys> {
         let name = trust.server_name.unwrap_or(host).trim_matches(['[', ']']).to_owned();
         let server_name = ServerName::try_from(name.clone())
             .map_err(|_| BadKeys(format!("{name:?} is neither a name nor an address of a server")))?;
-        let roots = roots(trust.ca_pem, "authorities of the server")?;
         let versions = ClientConfig::builder_with_details(provider(), Arc::new(CallersClock(trust.clock)))
             .with_safe_default_protocol_versions()
             .map_err(|error| BadKeys(error.to_string()))?

@@ -15,6 +15,9 @@ pub enum Credential {
     Bootstrap { id: String, hash: [u8; 32] },
     /// By serial number, and SHA-256 of the certificate.
     Certificate { serial: Vec<u8>, fingerprint: [u8; 32] },
+    /// A token of an outside issuer. `rules`: SHA-256 of what the file says of the issuer; `key`: of the key that has
+    /// signed; `end`: in seconds since 1970.
+    Outside { issuer: String, rules: [u8; 32], key: [u8; 32], end: i64 },
 }
 
 impl Credential {

@@ -1,6 +1,7 @@
 //! Authentication: who sends a request.
 //!
-//!     client certificate -> token of a file, of a service account, of a bootstrap Secret -> without credentials
+//!     client certificate -> token of a file, of a bootstrap Secret, of a service account, of an outside issuer
+//!                        -> without credentials
 //!
 //!     presented      the token that a request shows
 //!     account        a token of a service account against the objects that it depends on
@@ -9,6 +10,7 @@
 //!     bootstrap      tokens of Secrets, by which hosts join
 //!     files          tokens that commands have made
 //!     local_agent    the agent of this host, which shows nothing
+//!     outside        tokens of outside issuers, and which paths are open without credentials
 //!     remembered     signatures that were found good
 //!     credential     what stands behind an identity, for the end of open streams
 //!
@@ -21,6 +23,7 @@ mod credential;
 mod files;
 mod front_proxy;
 mod local_agent;
+pub mod outside;
 mod presented;
 mod remembered;
 
@@ -34,6 +37,7 @@ use coracle_http::network::{Identify, RequestSender, Unidentified};
 use coracle_http::{Caller, Identity, header};
 use credential::Credential;
 use files::StaticTokens;
+use outside::Outside;
 pub use presented::without_token;
 use remembered::{Remembered, Signed};
 use sha2::{Digest, Sha256};
@@ -59,6 +63,8 @@ pub struct Authenticator {
     keys: Option<Arc<ClusterKeys>>,
     files: StaticTokens,
     remembered: Remembered,
+    /// None: no file names outside issuers.
+    outside: Option<Arc<Outside>>,
     administrator: Arc<Identity>,
     anonymous: Arc<Identity>,
     told: Mutex<BTreeMap<&'static str, Instant>>,
@@ -96,10 +102,16 @@ impl Authenticator {
             keys,
             files: StaticTokens::default(),
             remembered: Remembered::default(),
+            outside: None,
             administrator: Arc::new(Identity::administrator()),
             anonymous: Arc::new(Identity::anonymous()),
             told: Mutex::default(),
         }
+    }
+
+    /// Knows the tokens of outside issuers, too.
+    pub fn with_outside(self, outside: Option<Arc<Outside>>) -> Authenticator {
+        Authenticator { outside, ..self }
     }
 
     /// The time for ends that somebody asked for.
@@ -163,7 +175,13 @@ impl Authenticator {
                 let agent = agent.map_err(|why| Refused::Because("a node's name", why))?;
                 Ok(agent.map_or_else(|| self.administrator.clone(), Arc::new))
             }
-            (None, WithoutCredentials::Anonymous) => Ok(self.anonymous.clone()),
+            (None, WithoutCredentials::Anonymous) => match &self.outside {
+                Some(outside) if !outside.admits_anonymous(sender.path) => {
+                    let why = format!("the file of --authentication-config does not open {} to it", sender.path);
+                    Err(Refused::Because("a request without credentials", why))
+                }
+                _ => Ok(self.anonymous.clone()),
+            },
         }
     }
 
@@ -185,7 +203,10 @@ impl Authenticator {
         {
             return accepted(identity);
         }
-        let signed = self.signed(token, &hash)?;
+        let signed = match self.signed(token, &hash) {
+            Err(Refused::Unknown) if here => return accepted(self.of_outside(token, now)?),
+            signed => signed?,
+        };
         let because = |why| Refused::Because("a service account token", why);
         let audiences = signed.verified.audiences(&self.issuer(), wanted).map_err(because)?;
         account::check(&signed.verified, &hash, now, &|key: &Key| self.look(key)).map_err(because)?;
@@ -204,7 +225,15 @@ impl Authenticator {
             Ok(Some(Credential::File { id, hash })) => matches!(self.of_file(&id, hash, now), Ok(Some(_))),
             Ok(Some(Credential::Bootstrap { id, hash })) => matches!(self.of_bootstrap(&id, hash, now), Ok(Some(_))),
             Ok(Some(Credential::Certificate { serial, .. })) => !self.is_revoked(&serial),
+            Ok(Some(Credential::Outside { issuer, rules, key, end })) => {
+                self.outside.as_ref().is_some_and(|outside| outside.still_counts(&issuer, (&rules, &key), end, now))
+            }
         }
+    }
+
+    /// What is wrong with the outside issuers.
+    pub fn troubles(&self) -> Vec<String> {
+        self.outside.as_ref().map(|outside| outside.troubles()).unwrap_or_default()
     }
 
     /// After a change of the keys that sign tokens.
@@ -228,6 +257,14 @@ impl Authenticator {
         let found = bootstrap::identity((id, &hash), now, &|key: &Key| self.look(key));
         let found = found.map_err(|why| Refused::Because("a bootstrap token", why))?;
         Ok(found.map(|identity| Arc::new(Credential::Bootstrap { id: id.to_owned(), hash }.of(identity))))
+    }
+
+    fn of_outside(&self, token: &str, now: Time) -> Result<Arc<Identity>, Refused> {
+        let found = self.outside.as_ref().and_then(|outside| outside.identity(token, now)).ok_or(Refused::Unknown)?;
+        let identity = found.map_err(|why| Refused::Because("a token of an outside issuer", why))?;
+        // After a loss of the clock the token must not count again.
+        self.keys.iter().for_each(|keys| keys.keep_time());
+        Ok(Arc::new(identity))
     }
 
     fn signed(&self, token: &str, hash: &[u8; 32]) -> Result<Arc<Signed>, Refused> {

@@ -92,7 +92,7 @@ fn key(plural: &'static str, namespace: &str, name: &str) -> Key {
 }
 
 fn sender(headers: &HeaderMap) -> RequestSender<'_> {
-    RequestSender { caller: &Caller::Local, uid: None, headers, certificate: None }
+    RequestSender { caller: &Caller::Local, uid: None, path: "/", headers, certificate: None }
 }
 
 #[test]
@@ -214,6 +214,34 @@ fn a_bootstrap_token_ends_with_its_secret() {
     assert_eq!(elsewhere, Some(Refused::Unknown));
     bench.delete("secrets", "kube-system", "bootstrap-token-abcdef");
     assert!(!bench.authenticator.still_valid(&identity));
+}
+
+#[test]
+fn a_file_says_which_paths_are_open_without_credentials() {
+    let bench = Bench::new("anonymous");
+    let path = bench.folder.join("authentication.yaml");
+    let ask = |anonymous: Value, without| {
+        let (version, kind) = ("apiserver.config.k8s.io/v1", "AuthenticationConfiguration");
+        let file = json!({"apiVersion": version, "kind": kind, "anonymous": anonymous});
+        std::fs::write(&path, file.to_string()).expect("a file");
+        let outside = Outside::start(&path, Arc::new(|| Duration::ZERO)).expect("a thread");
+        let authenticator = Authenticator::new(bench.store.clone(), None).with_outside(Some(Arc::new(outside)));
+        let found = authenticator.identify(&sender(&HeaderMap::new()), without);
+        found.map(|identity| identity.user.clone()).map_err(|Unidentified(why)| why)
+    };
+    let refused = Err("Unauthorized".to_owned());
+    for (anonymous, expected) in [
+        (Value::Null, Ok(Identity::ANONYMOUS.to_owned())),
+        (json!({"enabled": true}), Ok(Identity::ANONYMOUS.to_owned())),
+        (json!({"enabled": true, "conditions": [{"path": "/"}]}), Ok(Identity::ANONYMOUS.to_owned())),
+        (json!({"enabled": true, "conditions": [{"path": "/livez"}]}), refused.clone()),
+        (json!({"enabled": false}), refused.clone()),
+        (json!({"enabled": 1}), refused),
+    ] {
+        assert_eq!(ask(anonymous.clone(), WithoutCredentials::Anonymous), expected, "{anonymous}");
+        // Reaching the port is the proof there.
+        assert_eq!(ask(anonymous, WithoutCredentials::Administrator), Ok("system:admin".to_owned()));
+    }
 }
 
 #[test]

@@ -32,7 +32,6 @@ mod takeover;
 pub mod token;
 pub mod tokens;
 
-use self::base64_url::url_safe;
 use self::clock::HighWaterMark;
 use self::current::{Current, Seen};
 use self::files::{CLOCK, KeyFolder, LIFE};
@@ -51,7 +50,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 use x509_cert::der::Encode;
 
-pub use self::base64_url::from_url_safe;
+pub use self::base64_url::{from_url_safe, url_safe};
 pub use self::current::{KeyChange, KeyFollower};
 pub use self::files::{AUTHORITY, TOKENS};
 pub use self::own_clients::OwnClient;
@@ -150,8 +149,8 @@ impl ClusterKeys {
         locked(&self.clock).now(wall_clock(), self.started.elapsed())
     }
 
-    /// Something with an end is made: the time is kept, at most once a day.
-    fn keep_time(&self) {
+    /// Something with an end is made or seen: the time is kept, at most once a day.
+    pub fn keep_time(&self) {
         let now = self.now();
         let text = locked(&self.clock).keep(now);
         if let Some(Err(why)) = text.map(|text| self.folder.write(CLOCK, &text)) {

@@ -1,6 +1,7 @@
 //! Pages about the server: which document, in which form, and whether the client has it already.
 
 use super::accepted::{AGGREGATED, Clause, OFFERED, accepted, plain};
+use super::metrics::Troubles;
 use super::reply::nothing;
 use super::tag::{hex, known, mark, unchanged};
 use super::{Serve, description, health};
@@ -23,8 +24,8 @@ pub fn answer(serve: &Serve, page: &ServerDocument, request: &Request) -> Result
             return Ok(health::answer(&*serve.registry.store, asked).unwrap_or_else(nothing));
         }
         ServerDocument::Metrics => {
-            let trouble = serve.secure.trouble();
-            return Ok(serve.metrics.answer(&*serve.registry.store, kinds, trouble.as_deref()));
+            let troubles = Troubles { secure: serve.secure.trouble(), issuers: serve.authenticator.troubles() };
+            return Ok(serve.metrics.answer(&*serve.registry.store, kinds, &troubles));
         }
         ServerDocument::Nothing => return Ok(nothing()),
         ServerDocument::Issuer => {

@@ -173,6 +173,15 @@ impl Drop for OpenStream {
     }
 }
 
+/// What keeps clients away.
+#[derive(Default)]
+pub struct Troubles {
+    /// Why the secure port is not open.
+    pub secure: Option<String>,
+    /// What is wrong with outside issuers.
+    pub issuers: Vec<String>,
+}
+
 impl Metrics {
     /// One request that was answered, or is being streamed. `time`: until its answer was there.
     pub fn count(&self, asked: Series, time: Duration, answer: &mut Answer) {
@@ -187,15 +196,18 @@ impl Metrics {
         }
     }
 
-    /// `trouble`: why the secure port is not open.
-    pub fn answer(&self, store: &dyn Store, kinds: &Kinds, trouble: Option<&str>) -> Answer {
+    pub fn answer(&self, store: &dyn Store, kinds: &Kinds, troubles: &Troubles) -> Answer {
         let mut text = String::with_capacity(16 * 1024);
         self.requests(&mut text);
         let streams = self.streams.load(Ordering::Relaxed);
         one(&mut text, "coracle_open_streams", "gauge", "Watches that are open.", streams);
-        if let Some(why) = trouble {
+        if let Some(why) = &troubles.secure {
             head(&mut text, "coracle_secure_port_trouble", "gauge", "Why the secure port is not open.");
             line(&mut text, "coracle_secure_port_trouble", &[("why", why)], 1);
+        }
+        if !troubles.issuers.is_empty() {
+            head(&mut text, "coracle_issuer_trouble", "gauge", "Why tokens of outside issuers are refused.");
+            troubles.issuers.iter().for_each(|why| line(&mut text, "coracle_issuer_trouble", &[("why", why)], 1));
         }
         of_store(&mut text, store, kinds);
         of_process(&mut text);
@@ -345,7 +357,8 @@ fn head(text: &mut String, name: &str, kind: &str, help: &str) {
 
 /// Label values are ours: they need no escapes.
 fn line(text: &mut String, name: &str, labels: &[(&str, &str)], value: impl Display) {
-    let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
+    let escaped = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
     let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
     let _ = writeln!(text, "{name}{labels} {value}");
 }
