@@ -4,6 +4,7 @@
 //!
 //! A flag wins over the file. Every mistake is one line that names the flag, or the file and the line.
 
+use crate::audit::{AuditLevel, AuditOptions};
 use crate::cluster_keys::names::is_name;
 use crate::credentials::{self, Credentials};
 use crate::usage::{self, OPTIONS};
@@ -56,6 +57,10 @@ pub struct Config {
     pub tls_key: Option<PathBuf>,
     /// More authorities for client certificates.
     pub client_ca: Option<PathBuf>,
+    /// What is recorded of requests, and where.
+    pub audit: AuditOptions,
+    /// No service takes an external address that it does not have.
+    pub deny_service_external_ips: bool,
     /// Whether pods are placed, replicated and guarded. Without a flag: an API server alone is for tests.
     pub workloads: bool,
 }
@@ -88,6 +93,8 @@ impl Default for Config {
             tls_cert: None,
             tls_key: None,
             client_ca: None,
+            audit: AuditOptions::default(),
+            deny_service_external_ips: false,
             workloads: true,
         }
     }
@@ -260,6 +267,9 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), String> {
         "tls-cert" => config.tls_cert = Some(path(value)?),
         "tls-key" => config.tls_key = Some(path(value)?),
         "client-ca" => config.client_ca = Some(path(value)?),
+        "audit" => config.audit.level = audit_level(value)?,
+        "audit-file" => config.audit.file = Some(path(value)?),
+        "deny-service-external-ips" => config.deny_service_external_ips = yes(value)?,
         _ => return Err("unknown key".to_owned()),
     }
     Ok(())
@@ -284,6 +294,15 @@ fn secure_clients(value: &str) -> Result<SecureClients, String> {
         "host" => Ok(SecureClients::Host),
         "network" => Ok(SecureClients::Network),
         _ => Err("must be host or network".to_owned()),
+    }
+}
+
+fn audit_level(value: &str) -> Result<AuditLevel, String> {
+    match value {
+        "off" => Ok(AuditLevel::Off),
+        "writes" => Ok(AuditLevel::Writes),
+        "all" => Ok(AuditLevel::All),
+        _ => Err("must be off, writes or all".to_owned()),
     }
 }
 

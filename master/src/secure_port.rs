@@ -1,15 +1,16 @@
 //! The secure port: TLS for programs and pods of this host and, where the configuration says so, for the network.
 //!
 //!     settings -> listen, again every `RETRY` while another program has the port -> coracle_http::network
-//!     every `LOOK`: requests in progress whose credential ended
+//!     every `LOOK`: requests in progress that have to end
 //!     every `SLOW_LOOK`: the names of this host, and the files of the certificate
 //!
 //! A port that cannot be opened is no reason to serve nothing: `SecureState` says why, for `status`.
 
 use crate::cluster_keys::ClusterKeys;
 use crate::cluster_keys::names::ServerNames;
+use crate::in_progress::{InProgressLooks, LOOK};
 use coracle_http::network::{self, NetworkPlane, Port};
-use coracle_http::{ClientCertificate, Clock, Handler, Identity, KeySet, Sessions, TlsKeys};
+use coracle_http::{Clock, Handler, KeySet, TlsKeys};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -19,8 +20,6 @@ use std::time::Duration;
 
 /// The pause before the next attempt to open the port.
 const RETRY: Duration = Duration::from_secs(10);
-/// A credential that ended is noticed after this time, also on a connection that is silent.
-const LOOK: Duration = Duration::from_secs(5);
 /// A changed address of this host is noticed after this many looks: ten minutes.
 const SLOW_LOOKS: u32 = 120;
 
@@ -30,19 +29,14 @@ pub struct SecureParts {
     pub handler: Handler,
     /// The port with these keys.
     pub port: Box<dyn Fn(Arc<TlsKeys>) -> Port + Send>,
-    /// The requests in progress of all ports.
-    pub sessions: Sessions,
+    pub looks: InProgressLooks,
     /// Judges the dates of clients' certificates.
     pub clock: Clock,
     pub keys: Arc<ClusterKeys>,
     /// The names of this host at this moment.
     pub names: Box<dyn Fn() -> ServerNames + Send>,
-    pub is_over: IsOver,
     pub state: Arc<SecureState>,
 }
-
-/// Whether the credential of a request in progress has ended.
-pub type IsOver = Box<dyn Fn(&Identity, Option<&ClientCertificate>) -> bool + Send>;
 
 /// Why the port is not open. `None`: the port is open, or no port is configured.
 #[derive(Default)]
@@ -80,12 +74,12 @@ pub struct SecurePort {
 
 impl SecurePort {
     /// Opens the port at once where that is possible; the thread tries again where it is not.
-    pub fn start(parts: SecureParts) -> io::Result<SecurePort> {
+    pub fn start(mut parts: SecureParts) -> io::Result<SecurePort> {
         let opened = open(&parts);
         let address = opened.as_ref().map(|(plane, _)| plane.address);
         let (stop, stopped) = sync_channel(1);
         let thread = thread::Builder::new().name("secure-port".to_owned()).spawn(move || {
-            let opened = keep(&parts, opened, &stopped);
+            let opened = keep(&mut parts, opened, &stopped);
             opened.into_iter().for_each(|(plane, _)| plane.stop());
         })?;
         Ok(SecurePort { stop, thread, address })
@@ -139,7 +133,7 @@ fn remedy(error: &io::Error, address: SocketAddr) -> String {
 }
 
 /// Runs until the sender of `stopped` is gone.
-fn keep(parts: &SecureParts, mut opened: Option<Opened>, stopped: &Receiver<()>) -> Option<Opened> {
+fn keep(parts: &mut SecureParts, mut opened: Option<Opened>, stopped: &Receiver<()>) -> Option<Opened> {
     let mut seen = parts.keys.server_stamp();
     let mut looks = 0;
     loop {
@@ -151,7 +145,7 @@ fn keep(parts: &SecureParts, mut opened: Option<Opened>, stopped: &Receiver<()>)
         if opened.is_none() {
             opened = open(parts);
         }
-        end_what_is_over(&parts.sessions, &parts.is_over);
+        parts.looks.look();
         looks += 1;
         if looks >= SLOW_LOOKS {
             looks = 0;
@@ -164,16 +158,6 @@ fn keep(parts: &SecureParts, mut opened: Option<Opened>, stopped: &Receiver<()>)
             seen = stamp;
             opened.iter().for_each(|(_, tls)| take_up(&parts.keys, tls));
         }
-    }
-}
-
-fn end_what_is_over(sessions: &Sessions, is_over: &IsOver) {
-    if sessions.is_empty() {
-        return;
-    }
-    let ended = sessions.end_where(is_over);
-    if ended > 0 {
-        log::info!("{ended} requests in progress ended: the credentials of their users count no more");
     }
 }
 

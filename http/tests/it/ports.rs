@@ -24,7 +24,7 @@ fn each_request_of_a_connection_has_its_own_sender() {
     let (demo, directory) = (Demo::new(), Private::new());
     let port = Port { identify: by_name(), ..Port::of_this_host(Limits::EDGE) };
     let plane = demo.port(port);
-    let local_port = LocalPort { identify: by_name(), limits: LocalLimits::HOST };
+    let local_port = LocalPort { identify: by_name(), ..LocalPort::of_root(LocalLimits::HOST) };
     let local = local::start(&directory.socket(), demo.handler.clone(), local_port).unwrap();
     for mut peer in [Peer::tcp(&plane), Peer::unix(&directory.socket())] {
         peer.send(&request("Authorization: Bearer ann\r\n"));

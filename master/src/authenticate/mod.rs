@@ -56,7 +56,13 @@ pub struct Authenticator {
     remembered: Remembered,
     administrator: Arc<Identity>,
     anonymous: Arc<Identity>,
-    told: Mutex<BTreeMap<&'static str, Instant>>,
+    told: Mutex<BTreeMap<&'static str, ToldLine>>,
+}
+
+/// A line of the log, and those of its kind that were not written since.
+struct ToldLine {
+    at: Instant,
+    more: u64,
 }
 
 /// Why a token is nobody's.
@@ -234,15 +240,17 @@ impl Authenticator {
             Refused::Because(kind, why) => (*kind, why.as_str()),
         };
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.get(kind).is_some_and(|at| at.elapsed() < LINE_EVERY) {
+        if let Some(line) = told.get_mut(kind).filter(|line| line.at.elapsed() < LINE_EVERY) {
+            line.more += 1;
             return;
         }
-        told.insert(kind, Instant::now());
+        let more = told.insert(kind, ToldLine { at: Instant::now(), more: 0 }).map_or(0, |line| line.more);
+        let more = if more > 0 { format!(" ({more} more of these since the last line)") } else { String::new() };
         let from = match sender.caller {
             Caller::Network { address } => address.ip().to_string(),
             Caller::Local => "a Unix socket".to_owned(),
         };
-        log::warn!("{kind} from {from} is refused: {why}");
+        log::warn!("{kind} from {from} is refused: {why}{more}");
     }
 }
 

@@ -9,12 +9,14 @@ use super::metrics::Metrics;
 use super::turns::Turns;
 use super::watches::Watches;
 use crate::agents::Agents;
+use crate::audit::Audit;
 use crate::authenticate::Authenticator;
 use crate::authorize::Authorizer;
 use crate::call::{Call, Verb, Version};
 use crate::cluster_keys::ClusterKeys;
 use crate::commit::{Registry, Terms, Writer};
 use crate::fault::Fault;
+use crate::flow::Flows;
 use crate::prepare::Part;
 use crate::secure_port::SecureState;
 use crate::store::Stored;
@@ -56,6 +58,8 @@ pub struct Serve {
     pub(super) turn: AtomicUsize,
     pub(super) agents: Agents,
     pub(super) secure: Arc<SecureState>,
+    pub(super) audit: Arc<Audit>,
+    pub(super) flows: Arc<Flows>,
 }
 
 impl Serve {
@@ -65,6 +69,7 @@ impl Serve {
         registry.follow_kinds(Box::new(move |kinds| views.end_without(kinds)));
         let authenticator = Arc::new(Authenticator::new(registry.store.clone(), keys.clone()));
         let authorizer = registry.authorizer();
+        let flows = Arc::new(Flows::new(registry.store.clone()));
         Serve {
             registry,
             authenticator,
@@ -83,6 +88,8 @@ impl Serve {
             turn: AtomicUsize::new(0),
             agents: Agents::of_this_host(PathBuf::new()),
             secure: Arc::default(),
+            audit: Arc::default(),
+            flows,
         }
     }
 
@@ -94,6 +101,11 @@ impl Serve {
     /// The state of the secure port, for the metrics.
     pub fn secured_by(self, secure: Arc<SecureState>) -> Serve {
         Serve { secure, ..self }
+    }
+
+    /// The record of who asked for what.
+    pub fn recorded_by(self, audit: Audit) -> Serve {
+        Serve { audit: Arc::new(audit), ..self }
     }
 
     /// The authenticator of the ports.

@@ -15,6 +15,10 @@ const NAMESPACE_BYTES_MIN: u64 = 32 << 20;
 /// Objects that are on no disk, such as events, take at most this share of the limit: components create events without
 /// a request by a user, and nobody restores lost events.
 const VOLATILE_SHARE: u64 = 4;
+/// The share of the limit that is left to objects of no namespace and to namespaces whose names begin with `SYSTEM`:
+/// however many namespaces users fill, nodes report and an administrator repairs.
+const SYSTEM_SHARE: u64 = 16;
+const SYSTEM: &str = "kube-";
 /// The share beyond each limit for objects that grow a little: otherwise no pod's status could be written any more.
 const SPARED_SHARE: u64 = 16;
 /// Bytes that are a little: a status that fills up.
@@ -130,6 +134,8 @@ impl StoreRoom {
             None
         } else if over(&|held| held.all, self.limit) {
             Some(full("the store", self.held.all, "it may", self.limit))
+        } else if is_of_users(namespace) && over(&|held| held.all, self.users_limit()) {
+            Some(full("the store", self.held.all, "users' namespaces may", self.users_limit()))
         } else if !namespace.is_empty() && over(&|held| held.of(namespace), self.namespace_limit()) {
             Some(full(
                 &format!("namespace {namespace}"),
@@ -166,9 +172,17 @@ impl StoreRoom {
         (self.limit / NAMESPACE_SHARE).max(NAMESPACE_BYTES_MIN).min(self.limit)
     }
 
+    fn users_limit(&self) -> u64 {
+        self.limit - self.limit / SYSTEM_SHARE
+    }
+
     fn volatile_limit(&self) -> u64 {
         self.limit / VOLATILE_SHARE
     }
+}
+
+fn is_of_users(namespace: &str) -> bool {
+    !namespace.is_empty() && !namespace.starts_with(SYSTEM)
 }
 
 fn weight(stored: &Stored) -> u64 {
