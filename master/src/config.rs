@@ -450,6 +450,9 @@ mod tests {
         check("--tls-san a.b,::1", Ok(Invocation::Run(names)));
         let own = Config { tls_cert: Some("/c".into()), tls_key: Some("/k".into()), ..plain.clone() };
         check("--tls-cert /c --tls-key /k", Ok(Invocation::Run(own)));
+        let audit = AuditOptions { level: AuditLevel::Writes, file: Some("/a".into()) };
+        let audited = Config { audit, deny_service_external_ips: true, ..plain.clone() };
+        check("--audit writes --audit-file /a --deny-service-external-ips yes", Ok(Invocation::Run(audited)));
         check("status", Ok(Invocation::Do(Deed::Status(OutputFormat::Text), plain.clone())));
         check("status -o json", Ok(Invocation::Do(Deed::Status(OutputFormat::Json), plain.clone())));
         check("rbac adopt", Ok(Invocation::Do(Deed::Adopt { take: false }, plain.clone())));
@@ -513,6 +516,7 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         check("--frob 1", Err("unknown flag --frob"));
+        check("--audit some", Err("off, writes or all"));
         check("--user ann kubeconfig", Err("unknown flag --user"));
         check("kubeconfig ann", Err("kubeconfig takes flags alone"));
         check("token", Err("one of create, list and revoke ID"));

@@ -19,7 +19,7 @@ const MAY: &str = "this is allowed";
 const TABLE: &str = include_str!("access.txt");
 
 /// A master with the roles of every cluster, as the authorizer sees it.
-fn governed() -> (Arc<Registry>, Arc<dyn Authorizer>) {
+pub(super) fn governed() -> (Arc<Registry>, Arc<dyn Authorizer>) {
     let registry = in_memory();
     let rbac: Arc<dyn Authorizer> = Arc::new(Rbac::new(registry.store.clone()));
     let of_nodes: Arc<dyn Authorizer> = Arc::new(NodeAuthorizer::new(registry.store.clone()));
@@ -38,7 +38,7 @@ fn make(registry: &Registry, plural: &'static str, namespace: &str, object: &Val
     registry.make_own(&kind, namespace, object).unwrap_or_else(|why| panic!("{object}: {why}"));
 }
 
-fn bind(registry: &Registry, (namespace, user): (&str, &str), role: &str) {
+pub(super) fn bind(registry: &Registry, (namespace, user): (&str, &str), role: &str) {
     let plural = if namespace.is_empty() { "clusterrolebindings" } else { "rolebindings" };
     let binding = json!({
         "metadata": {"name": user},
@@ -48,7 +48,7 @@ fn bind(registry: &Registry, (namespace, user): (&str, &str), role: &str) {
     make(registry, plural, namespace, &binding);
 }
 
-fn identity(user: &str, groups: &[&str]) -> Arc<Identity> {
+pub(super) fn identity(user: &str, groups: &[&str]) -> Arc<Identity> {
     let groups = groups.iter().map(|group| (*group).to_owned()).collect();
     Arc::new(Identity { user: user.to_owned(), groups, ..Identity::none() })
 }
