@@ -13,7 +13,7 @@
 //!                                                              \-> the same for one that reads, where it would take
 //!                                                                  the last handler: that one is for who asks for
 //!                                                                  health
-use crate::network::{self, Identify, OnRefusal, RefusedRequest, RequestSender, Unidentified, everybody_is};
+use crate::network::{self, Identify, OnRefusal, RequestSender, Unidentified, everybody_is};
 use crate::outbound::{self, Reached};
 use crate::pull::{Next, next};
 use crate::refusal::{Journal, Refusal};
@@ -290,7 +290,7 @@ fn answer(plane: &Arc<Plane>, mut request: tiny_http::Request) -> io::Result<()>
         Ok(answer) => answer,
         Err(refusal) => {
             plane.journal.refused(&refusal, &"the local socket");
-            tell(plane, &refusal, (request.method(), &path));
+            refusal.tell(&plane.refused, (&Caller::Local, request.method().as_str(), &path));
             if refusal == Refusal::TooLarge && announced > REFUSED_BYTES_MAX {
                 return abandon(request, refusal.answer(&path));
             }
@@ -320,15 +320,6 @@ fn answer(plane: &Arc<Plane>, mut request: tiny_http::Request) -> io::Result<()>
         drop(done);
     })
     .map(drop)
-}
-
-/// Tells whoever keeps a record of who was refused.
-fn tell(plane: &Plane, refusal: &Refusal, (method, url): (&tiny_http::Method, &str)) {
-    let method = Method::from_bytes(method.as_str().as_bytes());
-    if let (Some(code), Ok(method)) = (refusal.of_its_sender(), &method) {
-        let (path, why) = (url.split('?').next().unwrap_or_default(), &*refusal.to_string());
-        (plane.refused)(&RefusedRequest { caller: &Caller::Local, method, path, code, why });
-    }
 }
 
 fn read(plane: &Plane, request: &mut tiny_http::Request) -> Result<Request, Refusal> {

@@ -1,5 +1,6 @@
 //! The reasons for which a carrier refuses a request or drops an answer, and their log lines.
-use crate::{Answer, BODY_BYTES_MAX, StatusCode};
+use crate::network::{OnRefusal, RefusedRequest};
+use crate::{Answer, BODY_BYTES_MAX, Caller, StatusCode};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -40,10 +41,13 @@ impl Refusal {
         Answer::refuse_in(version(path), code, reason, &self.to_string())
     }
 
-    /// The code, where it is refused because of who sends it or how.
-    pub(crate) fn of_its_sender(&self) -> Option<u16> {
-        let code = self.code().0;
-        [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&code).then_some(code.as_u16())
+    /// Tells whoever keeps a record of requests that are refused because of who sends them or how.
+    pub(crate) fn tell(&self, heard: &OnRefusal, (caller, method, url): (&Caller, &str, &str)) {
+        let (code, _) = self.code();
+        if [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&code) {
+            let (path, why) = (url.split('?').next().unwrap_or_default(), &*self.to_string());
+            heard(&RefusedRequest { caller, method, path, code: code.as_u16(), why });
+        }
     }
 
     fn code(&self) -> (StatusCode, &'static str) {
@@ -106,10 +110,9 @@ impl fmt::Display for Refusal {
             Refusal::Revoked => f.write_str("the client certificate has been revoked"),
             Refusal::Slow => f.write_str("request body did not arrive in time"),
             Refusal::Failed => f.write_str("the request failed inside the server: its log says why"),
-            Refusal::OverShare(why)
-            | Refusal::Unidentified(why)
-            | Refusal::Unreachable(why)
-            | Refusal::Silent(why) => f.write_str(why),
+            Refusal::OverShare(why) | Refusal::Unidentified(why) | Refusal::Unreachable(why) | Refusal::Silent(why) => {
+                f.write_str(why)
+            }
         }
     }
 }

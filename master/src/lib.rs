@@ -41,8 +41,8 @@ pub mod upkeep;
 pub mod usage;
 mod zones;
 
-use crate::adoption::Adoption;
 use crate::admit::AdmissionOptions;
+use crate::adoption::Adoption;
 use crate::agents::Agents;
 use crate::audit::Audit;
 use crate::authenticate::Authenticator;

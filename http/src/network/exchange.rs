@@ -3,7 +3,7 @@
 use super::access;
 use super::body::{Content, Outgoing};
 use super::connection::{ServedClient, TakenOver};
-use super::port::{RationedPlace, RationedRequest, RefusedRequest, RequestSender, Unidentified};
+use super::port::{RationedPlace, RationedRequest, RequestSender, Unidentified};
 use super::room::Room;
 use crate::budget::{Held, Party};
 use crate::outbound::{self, Reached};
@@ -86,20 +86,12 @@ pub(super) async fn exchange(
     };
     Ok(answered.unwrap_or_else(|refusal| {
         client.plane.journal.refused(&refusal, &client.peer);
-        tell(&client, &refusal, (&method, &path));
+        refusal.tell(&client.plane.refused, (&client.peer.caller(), method.as_str(), &path));
         if refusal == Refusal::Revoked {
             client.leave();
         }
         whole(&client, refusal.answer(&path), (None, None), bare)
     }))
-}
-
-/// Tells whoever keeps a record of who was refused.
-fn tell(client: &ServedClient, refusal: &Refusal, (method, path): (&Method, &str)) {
-    if let Some(code) = refusal.of_its_sender() {
-        let (caller, why) = (&client.peer.caller(), &*refusal.to_string());
-        (client.plane.refused)(&RefusedRequest { caller, method, path, code, why });
-    }
 }
 
 async fn admitted(
@@ -152,8 +144,7 @@ async fn admitted(
         (plane.ration)(&RationedRequest { party: asker.party, identity: &asker.identity, method, target })
     });
     let ration = ration.transpose().map_err(Refusal::OverShare)?;
-    let (headers_of_share, ration) =
-        ration.map(|RationedPlace { headers, held }| (headers, held)).unzip();
+    let (headers_of_share, ration) = ration.map(|RationedPlace { headers, held }| (headers, held)).unzip();
     let share = room.asking.enter(asker.party, health);
     let share = share.ok_or(Refusal::Busy("too many requests in progress from this client"))?;
     let places = match health {

@@ -5,7 +5,8 @@
 use super::access::Access;
 use crate::budget::Party;
 use crate::{
-    Caller, ClientCertificate, HeaderMap, HeaderName, HeaderValue, Identity, Limits, Method, PathAndQuery, Sessions, TlsKeys,
+    Caller, ClientCertificate, HeaderMap, HeaderName, HeaderValue, Identity, Limits, Method, PathAndQuery, Sessions,
+    TlsKeys,
 };
 use std::fmt;
 use std::net::IpAddr;
@@ -35,7 +36,7 @@ pub type OnRefusal = Arc<dyn Fn(&RefusedRequest<'_>) + Send + Sync>;
 /// A request without an answer of the handler.
 pub struct RefusedRequest<'a> {
     pub caller: &'a Caller,
-    pub method: &'a Method,
+    pub method: &'a str,
     /// Without its query.
     pub path: &'a str,
     /// 401 or 403.

@@ -140,13 +140,13 @@ mod tests {
         ] {
             let (attributes, client) = (of(what), identity(user));
             let asked = Asked { attributes: &attributes, caller: &network, client: &client, code };
-            let recorded = [AuditLevel::Off, AuditLevel::Writes, AuditLevel::All].map(|level| is_recorded(level, &asked));
+            let recorded =
+                [AuditLevel::Off, AuditLevel::Writes, AuditLevel::All].map(|level| is_recorded(level, &asked));
             assert_eq!(recorded, [false, writes, all], "{what} {user} {code}");
         }
         let administrator = Identity::administrator();
         let attributes = of("patch pods/status");
-        let of_the_agent =
-            Asked { attributes: &attributes, caller: &Caller::Local, client: &administrator, code: 200 };
+        let of_the_agent = Asked { attributes: &attributes, caller: &Caller::Local, client: &administrator, code: 200 };
         assert!(!is_recorded(AuditLevel::Writes, &of_the_agent), "the agent of this host");
     }
 }

@@ -1,7 +1,7 @@
 //! The line of a request: an Event of `audit.k8s.io/v1` at level Metadata. PURE.
 
 use crate::authorize::Attributes;
-use coracle_http::{Caller, Identity, Method};
+use coracle_http::{Caller, Identity};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct Outcome {
 /// A request and its outcome.
 pub struct AuditEvent<'a> {
     pub id: &'a str,
-    pub method: &'a Method,
+    pub method: &'a str,
     /// Without its query, where a command may stand that is run in a pod.
     pub path: &'a str,
     pub is_dry_run: bool,
@@ -92,7 +92,7 @@ impl AuditEvent<'_> {
     fn verb(&self) -> String {
         match self.attributes {
             Some(Attributes::Resource { verb, .. } | Attributes::Path { verb, .. }) if !verb.is_empty() => verb.clone(),
-            _ => clipped(self.method.as_str()).to_ascii_lowercase(),
+            _ => clipped(self.method).to_ascii_lowercase(),
         }
     }
 
@@ -168,7 +168,7 @@ mod tests {
     fn event<'a>(outcome: &'a Outcome, client: &'a Identity, attributes: Option<&'a Attributes>) -> AuditEvent<'a> {
         AuditEvent {
             id: "i",
-            method: &Method::POST,
+            method: "POST",
             path: "/api/v1/namespaces/a/pods",
             is_dry_run: false,
             user_agent: "kubectl/v1.36.0",

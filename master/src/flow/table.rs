@@ -98,6 +98,7 @@ mod tests {
         match user {
             "" => groups = vec!["system:unauthenticated"],
             "root" => groups.push("system:masters"),
+            "stranger" => groups = Vec::new(),
             user if user.starts_with("system:node:") => groups.push("system:nodes"),
             user if user.starts_with("system:serviceaccount:kube-system:") => {
                 groups.extend(["system:serviceaccounts", "system:serviceaccounts:kube-system"]);
@@ -115,8 +116,9 @@ mod tests {
         for (what, user, schema, level) in [
             ("list pods", "root", "exempt", "exempt"),
             ("get /healthz", "", "probes", "exempt"),
-            ("get /version", "", "catch-all", "catch-all"),
+            ("get /version", "", "global-default", "global-default"),
             ("list a:pods", "ann", "global-default", "global-default"),
+            ("list a:pods", "stranger", "catch-all", "catch-all"),
             ("list pods", "ann", "global-default", "global-default"),
             ("update a:nodes/status", "system:node:n", "system-node-high", "node-high"),
             ("update nodes/status", "system:node:n", "system-node-high", "node-high"),

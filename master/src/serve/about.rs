@@ -24,7 +24,11 @@ pub fn answer(serve: &Serve, page: &ServerDocument, request: &Request) -> Result
         }
         ServerDocument::Metrics => {
             let trouble = serve.secure.trouble();
-            return Ok(serve.metrics.answer((&*serve.registry.store, kinds), trouble.as_deref(), serve.audit.figures()));
+            return Ok(serve.metrics.answer(
+                (&*serve.registry.store, kinds),
+                trouble.as_deref(),
+                serve.audit.figures(),
+            ));
         }
         ServerDocument::Nothing => return Ok(nothing()),
         ServerDocument::Issuer => return of_issuer(serve, "application/json", |_| issuer::configuration()),

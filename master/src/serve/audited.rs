@@ -74,7 +74,7 @@ impl Serve {
         let id = chosen_id(&request.headers).unwrap_or_else(|| self.registry.maker.uuid());
         self.audit.record(&AuditEvent {
             id: &id,
-            method: &request.method,
+            method: request.method.as_str(),
             path: request.target.path(),
             is_dry_run: request.target.query().is_some_and(|query| query.split('&').any(|one| one == "dryRun=All")),
             user_agent: text(&request.headers, &header::USER_AGENT),
@@ -104,7 +104,7 @@ impl Serve {
         let RefusedRequest { caller, method, path, code, why } = *refused;
         let reason = if code == 401 { "Unauthorized" } else { "Forbidden" };
         let outcome = Outcome { code, reason: reason.to_owned(), message: why.to_owned(), streams: false };
-        let verb = method.as_str().to_ascii_lowercase();
+        let verb = method.to_ascii_lowercase();
         let attributes = Attributes::Path { verb, path: path.to_owned() };
         let nobody = Identity::none();
         let Some(left_out) = self.audit.records(&attributes, (caller, &nobody), &outcome) else { return };
@@ -225,8 +225,12 @@ mod tests {
         let told: Vec<Value> = lines
             .iter()
             .map(|line| {
-                json!([line["user"]["username"], line["verb"], line["responseStatus"]["code"],
-                    line["annotations"]["authorization.k8s.io/decision"]])
+                json!([
+                    line["user"]["username"],
+                    line["verb"],
+                    line["responseStatus"]["code"],
+                    line["annotations"]["authorization.k8s.io/decision"]
+                ])
             })
             .collect();
         let refused_lease = lines.iter().any(|line| line["objectRef"]["resource"] == "leases");
@@ -276,7 +280,7 @@ mod tests {
         let recorded = Recorded::new("port", AuditLevel::Writes);
         let caller = coracle_http::Caller::Network { address: ([10, 0, 0, 9], 1).into() };
         let refused =
-            RefusedRequest { caller: &caller, method: &Method::GET, path: "/api/v1", code: 401, why: "Unauthorized" };
+            RefusedRequest { caller: &caller, method: "GET", path: "/api/v1", code: 401, why: "Unauthorized" };
         recorded.serve.refused(&refused);
         let lines = recorded.lines();
         assert_eq!((&lines[0]["user"], &lines[0]["responseStatus"]["code"]), (&json!({}), &json!(401)));

@@ -277,14 +277,22 @@ mod tests {
         let gone = change(Some(stored("a", MB, false)), None, Durable::Whole);
         let whole = Some("the store holds 100 MB of the 100 MB that it may: delete");
         let half = Some("namespace a holds 50 MB of the 50 MB that one namespace may: delete");
+        let of_users = Some("the store holds 93.7 MB of the 93.7 MB that users' namespaces may: delete");
+        let users = 100 * MB - 100 * MB / 16;
         // In all.
-        check(100 * MB, (99 * MB, 0, 0), 0, &made(MB), None);
+        let of = |namespace: &str| change(None, Some(stored(namespace, MB, false)), Durable::Whole);
+        check(100 * MB, (users - MB, 0, 0), 0, &made(MB), None);
+        check(100 * MB, (users, 0, 0), 0, &made(1_000), of_users);
+        check(100 * MB, (99 * MB, 0, 0), 0, &of("kube-system"), None);
+        check(100 * MB, (99 * MB, 0, 0), 0, &of(""), None);
+        check(100 * MB, (100 * MB, 0, 0), 0, &of(""), whole);
         check(100 * MB, (100 * MB, 0, 0), 0, &made(1_000), whole);
         check(100 * MB, (100 * MB, 4_000, 0), 4_000, &made(1_000), Some("the store holds"));
         check(100 * MB, (100 * MB, 0, 0), 0, &gone, None);
         check(100 * MB, (100 * MB, 0, 0), 0, &grown(2_000, 1_000), None);
         // What grows a little has some more, and what is marked to go always.
-        check(100 * MB, (100 * MB, 0, 0), 0, &grown(1_000, 5_000), None);
+        check(100 * MB, (users, 0, 0), 0, &grown(1_000, 5_000), None);
+        check(100 * MB, (users, 0, 0), 0, &grown(1_000, 6_000), of_users);
         check(100 * MB, (100 * MB, 0, 0), 0, &grown(1_000, 6_000), whole);
         check(100 * MB, (107 * MB, 0, 0), 0, &grown(1_000, 2_000), Some("the store holds 107 MB of the 100 MB"));
         check(100 * MB, (200 * MB, 0, 0), 0, &marked(1_000, 2_000), None);
@@ -295,7 +303,7 @@ mod tests {
         check(100 * MB, (50 * MB, 50 * MB, 0), 0, &change(None, Some(stored("", 1_000, false)), Durable::Whole), None);
         check(40 * MB, (31 * MB, 31 * MB, 0), 0, &made(MB), None);
         check(40 * MB, (32 * MB, 32 * MB, 0), 0, &made(1_000), Some("namespace a holds 32 MB of the 32 MB"));
-        check(10 * MB, (9 * MB, 9 * MB, 0), 0, &made(MB), None);
+        check(10 * MB, (8 * MB, 8 * MB, 0), 0, &made(MB), None);
         // What is on no disk.
         let event = change(None, Some(stored("a", 1_000, false)), Durable::Nothing);
         check(100 * MB, (25 * MB, MB, 25 * MB - 1_000), 0, &event, None);
