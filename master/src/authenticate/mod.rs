@@ -240,11 +240,7 @@ impl Authenticator {
             Refused::Because(kind, why) => (*kind, why.as_str()),
         };
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(line) = told.get_mut(kind).filter(|line| line.at.elapsed() < LINE_EVERY) {
-            line.more += 1;
-            return;
-        }
-        let more = told.insert(kind, ToldLine { at: Instant::now(), more: 0 }).map_or(0, |line| line.more);
+        let Some(more) = due(&mut told, kind, Instant::now()) else { return };
         let more = if more > 0 { format!(" ({more} more of these since the last line)") } else { String::new() };
         let from = match sender.caller {
             Caller::Network { address } => address.ip().to_string(),
@@ -252,6 +248,15 @@ impl Authenticator {
         };
         log::warn!("{kind} from {from} is refused: {why}{more}");
     }
+}
+
+/// How many of a kind went by without a line, if it is time for another line.
+fn due(told: &mut BTreeMap<&'static str, ToldLine>, kind: &'static str, now: Instant) -> Option<u64> {
+    if let Some(line) = told.get_mut(kind).filter(|line| now.duration_since(line.at) < LINE_EVERY) {
+        line.more += 1;
+        return None;
+    }
+    Some(told.insert(kind, ToldLine { at: now, more: 0 }).map_or(0, |line| line.more))
 }
 
 fn own_audience() -> Vec<String> {

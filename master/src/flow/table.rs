@@ -12,7 +12,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 const BOOTSTRAP: &str = include_str!("bootstrap.json");
-const FIXED: [&str; 2] = ["exempt", CATCH_ALL];
+const FIXED: [&str; 2] = [EXEMPT, CATCH_ALL];
+const EXEMPT: &str = "exempt";
 const CATCH_ALL: &str = "catch-all";
 
 pub(super) struct FlowTable {
@@ -40,6 +41,13 @@ impl FlowTable {
         let mut schemas: Vec<FlowSchema> = read.filter(|schema| levels.contains_key(&*schema.level)).collect();
         schemas.sort_by(|one, other| (one.precedence, &one.name).cmp(&(other.precedence, &other.name)));
         FlowTable { schemas, levels }
+    }
+
+    /// The uids of the schema of administrators, and of its level.
+    pub(super) fn exempt(&self) -> (String, String) {
+        let schema = self.schemas.iter().find(|schema| schema.name == EXEMPT).map(|schema| schema.uid.clone());
+        let level = self.levels.get(EXEMPT).map(|level| level.uid.clone());
+        (schema.unwrap_or_default(), level.unwrap_or_default())
     }
 
     /// The first schema that matches; the last matches everybody who is somebody, or nobody.
