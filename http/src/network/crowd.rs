@@ -92,7 +92,7 @@ impl SeatUse {
 
     /// A request on it has come from this identity.
     pub(super) fn is_known(&self, identity: &Identity) {
-        if identity.is_personal() {
+        if !["", Identity::ANONYMOUS].contains(&identity.user.as_str()) {
             self.seat.known.store(true, Relaxed);
         }
     }
