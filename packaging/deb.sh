@@ -78,7 +78,7 @@ $([ "$name" != agent ] || echo "    sweep || true")
 $([ "$name" != agent ] || echo "    grep -o ' /run/coracle/volumes/[^ ]*' /proc/mounts | sort -r | xargs -r umount || true
     remove_tree /run/coracle/volumes /etc/coracle/manifests")
     remove_tree /var/lib/coracle/$name /run/coracle/$name
-$([ "$name" != master ] || echo "    rm -f /etc/coracle/admin.kubeconfig /etc/coracle/admin.kubeconfig.partial")
+$([ "$name" != master ] || echo "    rm -f /etc/coracle/admin.kubeconfig /etc/coracle/admin.kubeconfig.partial; remove_tree /var/log/coracle-master")
 $([ "$name" != agent ] || echo "    rm -f /run/coracle/engine-*.lock; rmdir --ignore-fail-on-non-empty /var/lib/coracle/images /var/lib/coracle/volumes 2>/dev/null || true")
     rmdir --ignore-fail-on-non-empty /var/lib/coracle /run/coracle 2>/dev/null || true
     rmdir --ignore-fail-on-non-empty /etc/coracle 2>/dev/null || true

@@ -13,7 +13,7 @@
 //!                                                              \-> the same for one that reads, where it would take
 //!                                                                  the last handler: that one is for who asks for
 //!                                                                  health
-use crate::network::{self, Identify, RequestSender, Unidentified, everybody_is};
+use crate::network::{self, Identify, OnRefusal, RequestSender, Unidentified, everybody_is};
 use crate::outbound::{self, Reached};
 use crate::pull::{Next, next};
 use crate::refusal::{Journal, Refusal};
@@ -47,12 +47,14 @@ const REFUSED_BYTES_MAX: usize = 64 << 20;
 pub struct LocalPort {
     pub identify: Identify,
     pub limits: LocalLimits,
+    /// Told of refusals.
+    pub refused: OnRefusal,
 }
 
 impl LocalPort {
     /// Root's: the administrator.
     pub fn of_root(limits: LocalLimits) -> LocalPort {
-        LocalPort { identify: everybody_is(Identity::administrator()), limits }
+        LocalPort { identify: everybody_is(Identity::administrator()), limits, refused: Arc::new(|_| {}) }
     }
 }
 
@@ -76,13 +78,14 @@ struct Plane {
     readers: AtomicUsize,
     journal: Journal,
     identify: Identify,
+    refused: OnRefusal,
     /// Room for one: told of a request, the supervisor looks once.
     stir: SyncSender<()>,
 }
 
 /// Serves until `stop`. Fails where `prepare` does.
 pub fn start(path: &Path, handler: Handler, port: LocalPort) -> io::Result<LocalPlane> {
-    let LocalPort { identify, limits } = port;
+    let LocalPort { identify, limits, refused } = port;
     prepare(path)?;
     let (stir, stirred) = sync_channel(1);
     let plane = Arc::new(Plane {
@@ -95,6 +98,7 @@ pub fn start(path: &Path, handler: Handler, port: LocalPort) -> io::Result<Local
         readers: AtomicUsize::new(0),
         journal: Journal::default(),
         identify,
+        refused,
         stir: stir.clone(),
     });
     let stopping = Arc::new(AtomicBool::new(false));
@@ -192,7 +196,7 @@ fn supervise(plane: &Arc<Plane>, mut server: Arc<Server>, stirred: &Receiver<()>
                 alive = true;
             }
             Err(e) => {
-                plane.journal.note("listen", &format_args!("listen on {}: {e}", plane.path.display()));
+                plane.journal.say("listen", &format_args!("listen on {}: {e}", plane.path.display()));
                 alive = false;
             }
         }
@@ -286,6 +290,7 @@ fn answer(plane: &Arc<Plane>, mut request: tiny_http::Request) -> io::Result<()>
         Ok(answer) => answer,
         Err(refusal) => {
             plane.journal.refused(&refusal, &"the local socket");
+            refusal.tell(&plane.refused, (&Caller::Local, request.method().as_str(), &path));
             if refusal == Refusal::TooLarge && announced > REFUSED_BYTES_MAX {
                 return abandon(request, refusal.answer(&path));
             }
@@ -578,7 +583,7 @@ fn pass_on(place: &StreamSlot, request: tiny_http::Request, forward: &Forward) -
                 place
                     .plane
                     .journal
-                    .note("forward", &format_args!("an answer forwarded from {} broke off: {e}", forward.address));
+                    .say("forward", &format_args!("an answer forwarded from {} broke off: {e}", forward.address));
                 return pieces.break_off();
             }
             None => return pieces.end(),

@@ -1,9 +1,9 @@
 //! The reasons for which a carrier refuses a request or drops an answer, and their log lines.
-use crate::{Answer, BODY_BYTES_MAX, StatusCode};
-use std::collections::HashMap;
+use crate::network::{OnRefusal, RefusedRequest};
+use crate::{Answer, BODY_BYTES_MAX, Caller, StatusCode};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// One line a kind in this time: a flood of refusals must not become a flood of lines.
@@ -26,6 +26,8 @@ pub(crate) enum Refusal {
     Slow,
     /// Which limit was reached.
     Busy(&'static str),
+    /// More than the share of such requests.
+    OverShare(String),
     Failed,
     /// The server that the answer was to come from: who and why.
     Unreachable(String),
@@ -39,6 +41,15 @@ impl Refusal {
         Answer::refuse_in(version(path), code, reason, &self.to_string())
     }
 
+    /// Tells whoever keeps a record of requests that are refused because of who sends them or how.
+    pub(crate) fn tell(&self, heard: &OnRefusal, (caller, method, url): (&Caller, &str, &str)) {
+        let (code, _) = self.code();
+        if [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&code) {
+            let (path, why) = (url.split('?').next().unwrap_or_default(), &*self.to_string());
+            heard(&RefusedRequest { caller, method, path, code: code.as_u16(), why });
+        }
+    }
+
     fn code(&self) -> (StatusCode, &'static str) {
         match self {
             Refusal::Malformed(_) => (StatusCode::BAD_REQUEST, "BadRequest"),
@@ -47,7 +58,7 @@ impl Refusal {
             Refusal::Unspoken(_) => (StatusCode::NOT_IMPLEMENTED, "NotImplemented"),
             Refusal::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
             Refusal::Slow => (StatusCode::REQUEST_TIMEOUT, "Timeout"),
-            Refusal::Busy(_) => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
+            Refusal::Busy(_) | Refusal::OverShare(_) => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
             Refusal::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
             Refusal::Unreachable(_) => (StatusCode::BAD_GATEWAY, "ServiceUnavailable"),
             Refusal::Silent(_) => (StatusCode::GATEWAY_TIMEOUT, "Timeout"),
@@ -65,6 +76,7 @@ impl Refusal {
             Refusal::TooLarge => "too large",
             Refusal::Slow => "slow body",
             Refusal::Unidentified(_) => "unidentified",
+            Refusal::OverShare(_) => "over the share of its priority level",
             Refusal::Revoked => "revoked certificate",
             Refusal::Failed => "failed",
             Refusal::Unreachable(_) => "unreachable",
@@ -98,36 +110,32 @@ impl fmt::Display for Refusal {
             Refusal::Revoked => f.write_str("the client certificate has been revoked"),
             Refusal::Slow => f.write_str("request body did not arrive in time"),
             Refusal::Failed => f.write_str("the request failed inside the server: its log says why"),
-            Refusal::Unidentified(why) | Refusal::Unreachable(why) | Refusal::Silent(why) => f.write_str(why),
+            Refusal::OverShare(why) | Refusal::Unidentified(why) | Refusal::Unreachable(why) | Refusal::Silent(why) => {
+                f.write_str(why)
+            }
         }
     }
 }
 
-/// The refusals of all carriers of this process, by the codes that they have.
-static REFUSED: [(StatusCode, AtomicU64); 11] = [
-    (StatusCode::BAD_REQUEST, AtomicU64::new(0)),
-    (StatusCode::UNAUTHORIZED, AtomicU64::new(0)),
-    (StatusCode::FORBIDDEN, AtomicU64::new(0)),
-    (StatusCode::REQUEST_TIMEOUT, AtomicU64::new(0)),
-    (StatusCode::PAYLOAD_TOO_LARGE, AtomicU64::new(0)),
-    (StatusCode::TOO_MANY_REQUESTS, AtomicU64::new(0)),
-    (StatusCode::INTERNAL_SERVER_ERROR, AtomicU64::new(0)),
-    (StatusCode::NOT_IMPLEMENTED, AtomicU64::new(0)),
-    (StatusCode::BAD_GATEWAY, AtomicU64::new(0)),
-    (StatusCode::SERVICE_UNAVAILABLE, AtomicU64::new(0)),
-    (StatusCode::GATEWAY_TIMEOUT, AtomicU64::new(0)),
-];
+/// The refusals of all carriers of this process, by code and reason; and the connections that were closed without an
+/// answer, by reason. Codes and reasons are words of this crate's source, so the maps have a bound.
+static REFUSED: Mutex<BTreeMap<(u16, &'static str), u64>> = Mutex::new(BTreeMap::new());
+static CLOSED: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
 
-fn count(code: StatusCode) {
-    REFUSED.iter().filter(|(of, _)| *of == code).for_each(|(_, count)| {
-        count.fetch_add(1, Relaxed);
-    });
+/// How many requests the carriers of this process have refused without asking a handler, by code and reason.
+pub fn refused_by_code() -> Vec<(u16, &'static str, u64)> {
+    let counted = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
+    counted.iter().map(|((code, reason), count)| (*code, *reason, *count)).collect()
 }
 
-/// How many requests the carriers of this process have refused without asking a handler, by code. hyper's own refusals
-/// of what is no HTTP, 400 and 431, are not among them.
-pub fn refused_by_code() -> Vec<(u16, u64)> {
-    REFUSED.iter().map(|(code, count)| (code.as_u16(), count.load(Relaxed))).collect()
+/// How many connections the carriers of this process have closed before a request was answered, by reason.
+pub fn closed_connections() -> Vec<(&'static str, u64)> {
+    CLOSED.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|(reason, count)| (*reason, *count)).collect()
+}
+
+/// Counts a refusal that the HTTP library has sent itself.
+pub(crate) fn count(code: StatusCode, reason: &'static str) {
+    *REFUSED.lock().unwrap_or_else(PoisonError::into_inner).entry((code.as_u16(), reason)).or_default() += 1;
 }
 
 /// Which kinds were logged when, and how many were not logged since.
@@ -141,12 +149,18 @@ struct Counted {
 
 impl Journal {
     pub(crate) fn refused(&self, refusal: &Refusal, caller: &dyn fmt::Display) {
-        count(refusal.code().0);
-        self.note(refusal.kind(), &format_args!("refused a request from {caller}: {refusal}"));
+        count(refusal.code().0, refusal.kind());
+        self.say(refusal.kind(), &format_args!("refused a request from {caller}: {refusal}"));
+    }
+
+    /// A connection was closed without an answer.
+    pub(crate) fn closed(&self, kind: &'static str, line: &dyn fmt::Display) {
+        *CLOSED.lock().unwrap_or_else(PoisonError::into_inner).entry(kind).or_default() += 1;
+        self.say(kind, line);
     }
 
     /// `kind` is one of the words in this crate's source, so the map has a bound.
-    pub(crate) fn note(&self, kind: &'static str, line: &dyn fmt::Display) {
+    pub(crate) fn say(&self, kind: &'static str, line: &dyn fmt::Display) {
         match self.due(kind, Instant::now()) {
             None => {}
             Some(0) => log::warn!("{line}"),
@@ -200,15 +214,20 @@ mod tests {
             Refusal::TooLarge,
             Refusal::Slow,
             Refusal::Busy(""),
+            Refusal::OverShare(String::new()),
             Refusal::Failed,
             Refusal::Unreachable(String::new()),
             Refusal::Silent(String::new()),
         ] {
             let code = refusal.code().0.as_u16();
-            let counted = || refused_by_code().into_iter().find(|(of, _)| *of == code).map(|(_, count)| count);
-            let before = counted().unwrap_or_else(|| panic!("{code} is not counted"));
+            let kind = refusal.kind();
+            let counted = || {
+                let found = refused_by_code().into_iter().find(|(of, reason, _)| (*of, *reason) == (code, kind));
+                found.map_or(0, |(.., count)| count)
+            };
+            let before = counted();
             Journal::default().refused(&refusal, &"a test");
-            assert!(counted() > Some(before), "{code}");
+            assert!(counted() > before, "{code} {kind}");
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //!     identify -> open -> the answer, the stream, the upgraded connection -> the entry is dropped
 //!                  \-- end_where: the task that carries it is ended, and its client sees the connection break
-use crate::{ClientCertificate, Identity};
+use crate::{Caller, ClientCertificate, HeaderMap, Identity, Method, PathAndQuery};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,10 +21,24 @@ struct Open {
 
 #[derive(Clone)]
 struct Entry {
-    identity: Arc<Identity>,
-    certificate: Option<Arc<ClientCertificate>>,
+    asked: Arc<InProgress>,
     task: AbortHandle,
 }
+
+/// A request in progress: who asked for what.
+#[derive(Debug)]
+pub struct InProgress {
+    pub identity: Arc<Identity>,
+    pub certificate: Option<Arc<ClientCertificate>>,
+    pub caller: Caller,
+    pub method: Method,
+    pub target: PathAndQuery,
+    /// Those by which a client acts as another user.
+    pub impersonation: HeaderMap,
+}
+
+/// How the names of these headers begin.
+const IMPERSONATION: &str = "impersonate-";
 
 /// A request in progress; forgotten when dropped.
 pub(crate) struct Session {
@@ -33,28 +47,23 @@ pub(crate) struct Session {
 }
 
 impl Sessions {
-    /// Ends each request in progress whose identity and certificate are to end, and says how many there were. A request
-    /// that was identified before a user was revoked and is entered after this call is not among them: whoever revokes
-    /// calls this again some seconds later.
-    pub fn end_where(&self, is_over: impl Fn(&Identity, Option<&ClientCertificate>) -> bool) -> usize {
+    /// Ends each request in progress that is to end, and says how many there were. A request that was identified before
+    /// a user was revoked and is entered after this call is not among them: whoever revokes calls this again some
+    /// seconds later.
+    pub fn end_where(&self, is_over: impl Fn(&InProgress) -> bool) -> usize {
         // Asked without the lock: connections take it for each request.
         let mut open: Vec<Entry> = self.lock().entries.values().cloned().collect();
-        open.retain(|entry| is_over(&entry.identity, entry.certificate.as_deref()));
+        open.retain(|entry| is_over(&entry.asked));
         open.iter().for_each(|entry| entry.task.abort());
         open.len()
     }
 
     /// The task carries the request: an HTTP/2 stream has one, every other connection has one.
-    pub(crate) fn open(
-        &self,
-        identity: Arc<Identity>,
-        certificate: Option<Arc<ClientCertificate>>,
-        task: AbortHandle,
-    ) -> Session {
+    pub(crate) fn open(&self, asked: InProgress, task: AbortHandle) -> Session {
         let mut open = self.lock();
         let number = open.next;
         open.next += 1;
-        open.entries.insert(number, Entry { identity, certificate, task });
+        open.entries.insert(number, Entry { asked: Arc::new(asked), task });
         Session { of: self.clone(), number }
     }
 
@@ -69,6 +78,18 @@ impl Sessions {
 
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl InProgress {
+    /// The headers of a request by which its client acts as another user; mostly none.
+    pub(crate) fn impersonation(headers: &HeaderMap) -> HeaderMap {
+        let named = headers.iter().filter(|(name, _)| name.as_str().starts_with(IMPERSONATION));
+        let mut kept = HeaderMap::new();
+        for (name, value) in named {
+            kept.append(name.clone(), value.clone());
+        }
+        kept
     }
 }
 
@@ -95,15 +116,22 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         runtime.block_on(async {
             let sessions = Sessions::default();
-            let of = |user: &str| Arc::new(Identity { user: user.to_owned(), ..Identity::none() });
+            let of = |user: &str| InProgress {
+                identity: Arc::new(Identity { user: user.to_owned(), ..Identity::none() }),
+                certificate: None,
+                caller: Caller::Local,
+                method: Method::GET,
+                target: PathAndQuery::from_static("/api/v1/pods?watch=1"),
+                impersonation: HeaderMap::new(),
+            };
             let tasks: Vec<_> = (0..3).map(|_| tokio::spawn(std::future::pending::<()>())).collect();
             let mut open: Vec<Session> = ["ann", "bob", "ann"]
                 .iter()
                 .zip(&tasks)
-                .map(|(user, task)| sessions.open(of(user), None, task.abort_handle()))
+                .map(|(user, task)| sessions.open(of(user), task.abort_handle()))
                 .collect();
             drop(open.pop());
-            assert_eq!(sessions.end_where(|identity, _| identity.user == "ann"), 1);
+            assert_eq!(sessions.end_where(|asked| asked.identity.user == "ann"), 1);
             let ended: Vec<bool> = {
                 tokio::task::yield_now().await;
                 tasks.iter().map(tokio::task::JoinHandle::is_finished).collect()

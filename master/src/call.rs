@@ -18,6 +18,7 @@ use coracle_api::old;
 use coracle_api::strategy::Share;
 use coracle_http::Identity;
 use coracle_http::budget::Party;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// Where a request goes.
@@ -82,6 +83,24 @@ pub struct Call<'k> {
     pub party: Party,
     /// The client's identity; nobody until it is known.
     pub identity: Arc<Identity>,
+    /// What is told of it beside its answer, once it is carried out.
+    pub told: RefCell<Told>,
+}
+
+/// What the audit log hears of a call that was carried out.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// The name of the object, which the path of a create does not have.
+    pub name: String,
+    /// Annotations of admission.
+    pub notes: Vec<(&'static str, String)>,
+}
+
+impl Call<'_> {
+    /// Whether it gives access into a pod.
+    pub fn enters(&self) -> bool {
+        matches!(self.verb, Verb::Exec | Verb::Attach | Verb::PortForward)
+    }
 }
 
 /// Why a request is no call.
@@ -170,6 +189,7 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
         form: Form::json(version),
         party: Party::Local,
         identity: Arc::default(),
+        told: RefCell::default(),
     };
     if matches!(verb, Verb::Log | Verb::Exec | Verb::Attach | Verb::PortForward) {
         call.options.of_node = parameters;

@@ -4,6 +4,7 @@
 //!
 //! A flag wins over the file. Every mistake is one line that names the flag, or the file and the line.
 
+use crate::audit::{AuditLevel, AuditOptions};
 use crate::cluster_keys::names::is_name;
 use crate::credentials::{self, Credentials};
 use crate::usage::{self, OPTIONS};
@@ -60,6 +61,10 @@ pub struct Config {
     pub encryption_key: Option<PathBuf>,
     /// Kubernetes' `AuthenticationConfiguration`: outside issuers, and who may come without credentials.
     pub authentication_config: Option<PathBuf>,
+    /// What is recorded of requests, and where.
+    pub audit: AuditOptions,
+    /// No service takes an external address that it does not have.
+    pub deny_service_external_ips: bool,
     /// Whether pods are placed, replicated and guarded. Without a flag: an API server alone is for tests.
     pub workloads: bool,
 }
@@ -94,6 +99,8 @@ impl Default for Config {
             client_ca: None,
             encryption_key: None,
             authentication_config: None,
+            audit: AuditOptions::default(),
+            deny_service_external_ips: false,
             workloads: true,
         }
     }
@@ -297,6 +304,9 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), String> {
         "client-ca" => config.client_ca = Some(path(value)?),
         "encryption-key" => config.encryption_key = Some(path(value)?),
         "authentication-config" => config.authentication_config = Some(path(value)?),
+        "audit" => config.audit.level = audit_level(value)?,
+        "audit-file" => config.audit.file = Some(path(value)?),
+        "deny-service-external-ips" => config.deny_service_external_ips = yes(value)?,
         _ => return Err("unknown key".to_owned()),
     }
     Ok(())
@@ -321,6 +331,15 @@ fn secure_clients(value: &str) -> Result<SecureClients, String> {
         "host" => Ok(SecureClients::Host),
         "network" => Ok(SecureClients::Network),
         _ => Err("must be host or network".to_owned()),
+    }
+}
+
+fn audit_level(value: &str) -> Result<AuditLevel, String> {
+    match value {
+        "off" => Ok(AuditLevel::Off),
+        "writes" => Ok(AuditLevel::Writes),
+        "all" => Ok(AuditLevel::All),
+        _ => Err("must be off, writes or all".to_owned()),
     }
 }
 
@@ -468,6 +487,9 @@ mod tests {
         check("--tls-san a.b,::1", Ok(Invocation::Run(names)));
         let own = Config { tls_cert: Some("/c".into()), tls_key: Some("/k".into()), ..plain.clone() };
         check("--tls-cert /c --tls-key /k", Ok(Invocation::Run(own)));
+        let audit = AuditOptions { level: AuditLevel::Writes, file: Some("/a".into()) };
+        let audited = Config { audit, deny_service_external_ips: true, ..plain.clone() };
+        check("--audit writes --audit-file /a --deny-service-external-ips yes", Ok(Invocation::Run(audited)));
         check("status", Ok(Invocation::Do(Deed::Status(OutputFormat::Text), plain.clone())));
         check("status -o json", Ok(Invocation::Do(Deed::Status(OutputFormat::Json), plain.clone())));
         check("rbac adopt", Ok(Invocation::Do(Deed::Adopt { take: false }, plain.clone())));
@@ -531,6 +553,7 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         check("--frob 1", Err("unknown flag --frob"));
+        check("--audit some", Err("off, writes or all"));
         check("--user ann kubeconfig", Err("unknown flag --user"));
         check("kubeconfig ann", Err("kubeconfig takes flags alone"));
         check("token", Err("one of create, list and revoke ID"));

@@ -10,11 +10,17 @@ use crate::agents::Agents;
 use crate::authenticate::{Authenticator, WithoutCredentials};
 use crate::cluster_keys::ClusterKeys;
 use crate::config::{Config, SecureClients};
+use crate::in_progress::{InProgressLooks, KnownRights, LookThread};
 use crate::own_peers::OwnPeers;
 use crate::secure_port::{SecureParts, SecurePort, SecureState};
+use crate::serve::Serve;
 use coracle_http::local::{LocalPlane, LocalPort};
-use coracle_http::network::{self, AdmitsAddress, Identify, IsRevoked, NetworkPlane, Port, TlsPort};
-use coracle_http::{Caller, Handler, Limits, LocalLimits, Method, Request, Sessions, local};
+use coracle_http::network::{
+    self, AdmitsAddress, Identify, IsRevoked, NetworkPlane, OnRefusal, Port, RefusedRequest, TlsPort,
+};
+use coracle_http::{
+    Caller, ClientCertificate, Handler, InProgress, Limits, LocalLimits, Method, Request, Sessions, local,
+};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,13 +34,14 @@ pub struct Doors {
     local: LocalPlane,
     plain: Option<NetworkPlane>,
     secure: Option<SecurePort>,
+    looks: Option<LookThread>,
 }
 
 /// What the ports serve, and how they know clients.
 pub struct DoorParts<'a> {
     pub config: &'a Config,
     pub plain: Option<TcpListener>,
-    pub handler: Handler,
+    pub serve: Arc<Serve>,
     pub authenticator: Arc<Authenticator>,
     /// None: the keys cannot be used, so that there is no secure port.
     pub keys: Option<Arc<ClusterKeys>>,
@@ -46,21 +53,31 @@ impl Doors {
     /// Opens all ports, or none. A secure port that cannot be opened is no error.
     pub fn open(mut parts: DoorParts<'_>) -> Result<Doors, String> {
         let peers = own_peers(&parts)?;
-        let handler = telling(parts.handler.clone(), peers.clone());
+        let serve = parts.serve.clone();
+        let handler = telling(Arc::new(move |request| serve.answer(&request)), peers.clone());
         let identify = parts.authenticator.identifying(WithoutCredentials::Administrator);
-        let root = LocalPort { identify: identify.clone(), ..LocalPort::of_root(LocalLimits::HOST) };
+        let refused = on_refusal(&parts.serve);
+        let root = LocalPort { identify: identify.clone(), refused, ..LocalPort::of_root(LocalLimits::HOST) };
         let local = local::start(&parts.config.admin_socket, handler.clone(), root)
             .map_err(|error| format!("--admin-socket {}: {error}", parts.config.admin_socket.display()))?;
         // One list: a credential that ends is ended on both ports.
         let sessions = Sessions::default();
-        let opened = parts.plain.take().map(|listener| plain(listener, handler.clone(), (identify, sessions.clone())));
-        let mut doors = Doors { local, plain: None, secure: None };
+        let of_plain = |listener| plain(&parts.serve, listener, handler.clone(), (identify, sessions.clone()));
+        let opened = parts.plain.take().map(of_plain);
+        let mut doors = Doors { local, plain: None, secure: None, looks: None };
         let secure = opened.transpose().and_then(|plain| {
             doors.plain = plain;
-            peers.map(|peers| secure(&parts, handler, (peers, sessions))).transpose()
+            peers.map(|peers| secure(&parts, handler, (peers, sessions.clone()))).transpose()
         });
-        match secure {
-            Ok(secure) => Ok(Doors { secure: secure.flatten(), ..doors }),
+        let looked = secure.and_then(|secure| {
+            doors.secure = secure.flatten();
+            // The thread of the secure port looks, too.
+            let alone = doors.plain.is_some() && doors.secure.is_none();
+            let looks = alone.then(|| LookThread::start(looks(&parts, sessions)));
+            looks.transpose().map_err(|error| format!("start a thread for --listen: {error}"))
+        });
+        match looked {
+            Ok(looks) => Ok(Doors { looks, ..doors }),
             Err(why) => {
                 doors.stop();
                 Err(why)
@@ -79,6 +96,7 @@ impl Doors {
     }
 
     pub fn stop(self) {
+        self.looks.into_iter().for_each(LookThread::stop);
         self.secure.into_iter().for_each(SecurePort::stop);
         self.plain.into_iter().for_each(NetworkPlane::stop);
         self.local.stop();
@@ -105,12 +123,38 @@ fn telling(handler: Handler, peers: Option<Arc<OwnPeers>>) -> Handler {
     })
 }
 
+/// The audit log hears of requests that no handler sees.
+fn on_refusal(serve: &Arc<Serve>) -> OnRefusal {
+    let serve = serve.clone();
+    Arc::new(move |refused: &RefusedRequest<'_>| serve.refused(refused))
+}
+
+/// What looks at the requests in progress.
+fn looks(parts: &DoorParts<'_>, sessions: Sessions) -> InProgressLooks {
+    let (authenticator, keys) = (parts.authenticator.clone(), parts.keys.clone());
+    let (changed, allowing) = (parts.serve.clone(), parts.serve.clone());
+    InProgressLooks {
+        sessions,
+        is_over: Box::new(move |InProgress { identity, certificate, .. }| {
+            let revoked = |certificate: &Arc<ClientCertificate>| {
+                keys.as_ref().is_some_and(|keys| keys.is_revoked(&certificate.serial))
+            };
+            certificate.as_ref().is_some_and(revoked) || !authenticator.still_valid(identity)
+        }),
+        is_allowed: Box::new(move |asked| allowing.still_allows(asked)),
+        changed: Box::new(move || changed.rights_changed()),
+        known: KnownRights::default(),
+    }
+}
+
 fn plain(
+    serve: &Arc<Serve>,
     listener: TcpListener,
     handler: Handler,
     (identify, sessions): (Identify, Sessions),
 ) -> Result<NetworkPlane, String> {
-    let port = Port { identify, sessions, ..Port::of_this_host(LIMITS) };
+    let (refused, ration) = (on_refusal(serve), serve.ration());
+    let port = Port { identify, sessions, refused, ration, ..Port::of_this_host(LIMITS) };
     let plane = network::start(listener, handler, port).map_err(|error| format!("serve on --listen: {error}"))?;
     log::warn!("http://{} takes every request without credentials for one of system:admin", plane.address);
     Ok(plane)
@@ -128,32 +172,29 @@ fn secure(
     };
     let theirs = keys.clone();
     let clock = Arc::new(move || Duration::from_secs(u64::try_from(theirs.now().seconds()).unwrap_or_default()));
-    let (revoked, authenticator, over) = (keys.clone(), parts.authenticator.clone(), keys.clone());
+    let (revoked, authenticator) = (keys.clone(), parts.authenticator.clone());
     let is_revoked: IsRevoked = Arc::new(move |certificate| revoked.is_revoked(&certificate.serial));
     let identify = authenticator.identifying(WithoutCredentials::Anonymous);
     let admits: AdmitsAddress = match parts.config.secure_clients {
         SecureClients::Host => Arc::new(move |peer| peers.admits(peer)),
         SecureClients::Network => Arc::new(|_| true),
     };
-    let theirs = sessions.clone();
+    let (theirs, refused, ration) = (sessions.clone(), on_refusal(&parts.serve), parts.serve.ration());
     let port = move |keys| {
         let tls = TlsPort { keys, is_revoked: is_revoked.clone() };
         let (admits, sessions) = (admits.clone(), theirs.clone());
-        Port { admits, sessions, ..Port::secure(LIMITS, identify.clone(), tls) }
+        let (refused, ration) = (refused.clone(), ration.clone());
+        Port { admits, sessions, refused, ration, ..Port::secure(LIMITS, identify.clone(), tls) }
     };
     let config = parts.config.clone();
     let secure = SecurePort::start(SecureParts {
         address,
         handler,
         port: Box::new(port),
-        sessions,
+        looks: looks(parts, sessions),
         clock,
         keys,
         names: Box::new(move || crate::server_names(&config)),
-        is_over: Box::new(move |identity, certificate| {
-            certificate.is_some_and(|certificate| over.is_revoked(&certificate.serial))
-                || !authenticator.still_valid(identity)
-        }),
         state: parts.state.clone(),
     });
     secure.map(Some).map_err(|error| format!("start a thread for --secure-listen: {error}"))

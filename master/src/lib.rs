@@ -7,6 +7,7 @@
 pub mod admit;
 mod adoption;
 pub mod agents;
+pub mod audit;
 pub mod authenticate;
 pub mod authorize;
 pub mod call;
@@ -20,7 +21,9 @@ mod doors;
 pub mod encryption;
 pub mod fault;
 pub mod figures;
+pub mod flow;
 pub mod form;
+mod in_progress;
 pub mod making;
 pub mod memory;
 mod neighbours;
@@ -39,8 +42,10 @@ pub mod upkeep;
 pub mod usage;
 mod zones;
 
+use crate::admit::AdmissionOptions;
 use crate::adoption::Adoption;
 use crate::agents::Agents;
+use crate::audit::Audit;
 use crate::authenticate::Authenticator;
 use crate::authenticate::outside::Outside;
 use crate::authorize::{Attributes, Authorizer, Chain, Masters, NodeAuthorizer, Rbac};
@@ -61,7 +66,7 @@ use coracle_api::meta::{Durable, Key, Resource};
 use coracle_api::strategy::CREATION_TOKEN;
 use coracle_api::strategy::namespace::SYSTEM;
 use coracle_http::network;
-use coracle_http::{Handler, Limits, LocalLimits, local, system};
+use coracle_http::{Limits, LocalLimits, local, system};
 use coracle_program::notify::notify;
 use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
@@ -118,7 +123,9 @@ pub fn start(config: &Config) -> Result<Master, String> {
     );
     let rbac = Arc::new(Rbac::new(shared.clone()));
     let adoption = Arc::new(Adoption::open(shared.clone(), rbac.clone(), &config.data_dir));
-    let registry = Registry::new(kinds, shared.clone(), maker).authorized_by(authorizer(&shared, rbac));
+    let options = AdmissionOptions { deny_service_external_ips: config.deny_service_external_ips };
+    let registry =
+        Registry::new(kinds, shared.clone(), maker).authorized_by(authorizer(&shared, rbac)).admitting(options);
     // What is damaged or has no room is no reason to serve nothing: tokens are refused, and the next start tries again.
     let keys = ClusterKeys::open(&registry, KeyOptions { sealing: sealing.clone(), ..keys_of(config) })
         .inspect_err(|why| log::error!("{why}"))
@@ -162,10 +169,15 @@ pub fn start(config: &Config) -> Result<Master, String> {
     adoption.follow(Box::new(move || adopted.kinds_changed()));
     keys.iter().for_each(|keys| follow_keys(keys, (&registry, &authenticator), &wakes));
     let serve = serve.heard_by(Box::new(move |key| hearing.hear(key))).giving_back_what_a_start_took();
-    let handler: Handler = Arc::new(move |request| serve.answer(&request));
-    let theirs = keys.clone();
-    let doors =
-        Doors::open(DoorParts { config, plain: listener, handler, authenticator, keys: theirs, agents, state })?;
+    let doors = Doors::open(DoorParts {
+        config,
+        plain: listener,
+        serve: Arc::new(serve.recorded_by(Audit::new(config.audit.clone()))),
+        authenticator,
+        keys: keys.clone(),
+        agents,
+        state,
+    })?;
     // Last: they keep a processor busy for a while, and nobody who asks waits for them.
     let control = match Control::start(shared, gate, (wakes, inbox)) {
         Ok(control) => control,

@@ -161,6 +161,13 @@ pub fn wall_clock() -> Time {
         .expect("a time of this age of the world")
 }
 
+/// The wall clock as RFC 3339 with microseconds, as logs show it.
+pub fn precise_time() -> String {
+    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let micros = i64::try_from(since_1970.as_micros()).unwrap_or_default();
+    jiff::Timestamp::from_microsecond(micros).map(|at| format!("{at:.6}")).unwrap_or_default()
+}
+
 /// The kernel's random device, kept open: it must still answer when no descriptor is free.
 pub type Fill = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 

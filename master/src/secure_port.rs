@@ -1,16 +1,17 @@
 //! The secure port: TLS for programs and pods of this host and, where the configuration says so, for the network.
 //!
 //!     settings -> listen, again every `RETRY` while another program has the port -> coracle_http::network
-//!     every `LOOK`, and when a command says so: changed files of the keys, requests in progress whose credential ended
+//!     every `LOOK`, and when a command says so: changed files of the keys, requests in progress that have to end
 //!     every `SLOW_LOOK`: the names of this host, and what has aged
 //!
 //! A port that cannot be opened is no reason to serve nothing: `SecureState` says why, for `status`.
 
 use crate::cluster_keys::ClusterKeys;
 use crate::cluster_keys::names::ServerNames;
+use crate::in_progress::{InProgressLooks, LOOK};
 use crate::store::locked;
 use coracle_http::network::{self, NetworkPlane, Port};
-use coracle_http::{ClientCertificate, Clock, Handler, Identity, KeySet, Sessions, TlsKeys};
+use coracle_http::{Clock, Handler, KeySet, TlsKeys};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -20,9 +21,6 @@ use std::time::Duration;
 
 /// The pause before the next attempt to open the port.
 const RETRY: Duration = Duration::from_secs(10);
-/// A changed file of the keys is noticed after this time by itself, and a credential that ended, also on a connection
-/// that is silent.
-const LOOK: Duration = Duration::from_secs(5);
 /// A changed address of this host is noticed after this many looks: ten minutes.
 const SLOW_LOOKS: u32 = 120;
 
@@ -32,19 +30,14 @@ pub struct SecureParts {
     pub handler: Handler,
     /// The port with these keys.
     pub port: Box<dyn Fn(Arc<TlsKeys>) -> Port + Send>,
-    /// The requests in progress of all ports.
-    pub sessions: Sessions,
+    pub looks: InProgressLooks,
     /// Judges the dates of clients' certificates.
     pub clock: Clock,
     pub keys: Arc<ClusterKeys>,
     /// The names of this host at this moment.
     pub names: Box<dyn Fn() -> ServerNames + Send>,
-    pub is_over: IsOver,
     pub state: Arc<SecureState>,
 }
-
-/// Whether the credential of a request in progress has ended.
-pub type IsOver = Box<dyn Fn(&Identity, Option<&ClientCertificate>) -> bool + Send>;
 
 /// Why the port is not open. `None`: the port is open, or no port is configured.
 #[derive(Default)]
@@ -89,14 +82,14 @@ enum Told {
 
 impl SecurePort {
     /// Opens the port at once where that is possible; the thread tries again where it is not.
-    pub fn start(parts: SecureParts) -> io::Result<SecurePort> {
+    pub fn start(mut parts: SecureParts) -> io::Result<SecurePort> {
         let opened = open(&parts);
         let address = opened.as_ref().map(|(plane, _)| plane.address);
         let (tell, told) = sync_channel(2);
         let shown = Arc::new(Mutex::new(opened.as_ref().map(|(_, tls)| tls.clone())));
         follow_keys(&parts.keys, shown.clone(), tell.clone());
         let thread = thread::Builder::new().name("secure-port".to_owned()).spawn(move || {
-            let plane = keep(&parts, opened.map(|(plane, _)| plane), (&shown, &told));
+            let plane = keep(&mut parts, opened.map(|(plane, _)| plane), (&shown, &told));
             plane.into_iter().for_each(NetworkPlane::stop);
         })?;
         Ok(SecurePort { tell, thread, address })
@@ -171,7 +164,7 @@ fn follow_keys(keys: &Arc<ClusterKeys>, shown: Shown, tell: SyncSender<Told>) {
 
 /// Runs until it is told to stop.
 fn keep(
-    parts: &SecureParts,
+    parts: &mut SecureParts,
     mut opened: Option<NetworkPlane>,
     (shown, told): (&Shown, &Receiver<Told>),
 ) -> Option<NetworkPlane> {
@@ -190,23 +183,13 @@ fn keep(
             });
         }
         parts.keys.look();
-        end_what_is_over(&parts.sessions, &parts.is_over);
+        parts.looks.look();
         if looks >= SLOW_LOOKS {
             looks = 0;
             if let Err(why) = parts.keys.tend(&(parts.names)()) {
                 log::warn!("the certificates of this host are not made anew: {why}");
             }
         }
-    }
-}
-
-fn end_what_is_over(sessions: &Sessions, is_over: &IsOver) {
-    if sessions.is_empty() {
-        return;
-    }
-    let ended = sessions.end_where(is_over);
-    if ended > 0 {
-        log::info!("{ended} requests in progress ended: the credentials of their users count no more");
     }
 }
 

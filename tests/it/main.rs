@@ -24,6 +24,7 @@ mod openapi;
 mod options;
 mod proxy;
 mod replay;
+mod rights;
 mod run_time_kinds;
 mod service_rules;
 mod simulation;

@@ -77,6 +77,11 @@ const OUTCOMES: &[(&str, &str)] = &[
     ),
     ("discovery.k8s.io/v1 EndpointSlice", "acts: agents send the connections of services there"),
     ("events.k8s.io/v1 Event", "stored: the same objects as those of v1"),
+    ("flowcontrol.apiserver.k8s.io/v1 FlowSchema", "acts: the API finds the priority level of a request by it"),
+    (
+        "flowcontrol.apiserver.k8s.io/v1 PriorityLevelConfiguration",
+        "acts: the API gives its requests places by its shares",
+    ),
     ("metrics.k8s.io/v1beta1 NodeMetrics", "answered: the agents are asked"),
     ("metrics.k8s.io/v1beta1 PodMetrics", "answered: the agents are asked"),
     ("networking.k8s.io/v1 IPAddress", "stored: a controller makes one for each address of a service, for its readers"),

@@ -124,8 +124,7 @@ fn flows() -> Vec<Kind> {
             .of_cluster()
             .with_status()
             .put_creates()
-            .put_names_revision()
-            .idle(),
+            .put_names_revision(),
         FLOW.row(
             "prioritylevelconfigurations",
             "prioritylevelconfiguration",
@@ -135,8 +134,7 @@ fn flows() -> Vec<Kind> {
         .of_cluster()
         .with_status()
         .put_creates()
-        .put_names_revision()
-        .idle(),
+        .put_names_revision(),
     ]
 }
 

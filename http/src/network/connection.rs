@@ -6,8 +6,8 @@ use super::plane::{Pace, Plane};
 use super::socket::Peer;
 use super::wire::Wire;
 use crate::budget::{Held, Party};
-use crate::sessions::Session;
-use crate::{ClientCertificate, Identity, Upgrade};
+use crate::sessions::{InProgress, Session};
+use crate::{ClientCertificate, StatusCode, Upgrade, refusal};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
@@ -106,10 +106,10 @@ impl ServedClient {
         let _ = self.task.set(task);
     }
 
-    /// A request of this identity is in progress, until this is dropped.
-    pub(super) fn session(&self, identity: &Arc<Identity>) -> Option<Session> {
+    /// A request is in progress, until this is dropped.
+    pub(super) fn session(&self, asked: InProgress) -> Option<Session> {
         let task = self.task.get().or_else(|| self.seat.task())?.clone();
-        Some(self.plane.sessions.open(identity.clone(), self.certificate.clone(), task))
+        Some(self.plane.sessions.open(asked, task))
     }
 
     /// Not between a request's head and the end of its body, nor where no HTTP follows.
@@ -160,7 +160,10 @@ pub(super) async fn carry(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'stat
         tokio::select! {
             // The connection first: it says by when something has to be taken.
             biased;
-            _ = &mut connection => break,
+            served = &mut connection => {
+                served.err().iter().for_each(refused_by_hyper);
+                break;
+            }
             _ = &mut stalled => return,
             _ = drain.wait_for(|stop| *stop), if !draining => {
                 draining = true;
@@ -177,6 +180,17 @@ pub(super) async fn carry(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'stat
     tokio::select! {
         () = Box::pin(taken_over.run()) => {}
         _ = drain.wait_for(|stop| *stop) => {}
+    }
+}
+
+/// Counts what hyper has answered itself, because it is no HTTP.
+fn refused_by_hyper(error: &hyper::Error) {
+    match error {
+        error if error.is_parse_too_large() => {
+            refusal::count(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head too large");
+        }
+        error if error.is_parse() => refusal::count(StatusCode::BAD_REQUEST, "no HTTP"),
+        _ => {}
     }
 }
 

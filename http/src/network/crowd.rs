@@ -1,7 +1,9 @@
 //! The open connections. When a new one finds no room, one is closed: the longest idle of the address with most
-//! connections.
+//! connections. Strangers go first: a connection on which nobody has shown who he is, from another host. However many
+//! strangers come, clients that are known keep their connections and get more.
 //! A client that sends its head byte by byte shuts out nobody but itself.
 use super::plane::Plane;
+use crate::Identity;
 use crate::budget::Party;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -10,6 +12,9 @@ use tokio::task::AbortHandle;
 
 /// Set in `Seat::waits` of a connection whose client takes an answer: those whose client owes a request go first.
 const TAKES: u64 = 1 << 63;
+
+/// Connections of strangers are at least this part of all before one of a known client is closed for a newcomer.
+const STRANGERS_PART: usize = 4;
 
 type Seats = HashMap<Party, Vec<Arc<Seat>>>;
 
@@ -28,6 +33,8 @@ pub(super) struct Seat {
     waits: AtomicU64,
     /// The requests on it that wait for no client: they work, or are streams.
     working: AtomicUsize,
+    /// Its client has shown who it is, or is a program of this host.
+    known: AtomicBool,
     task: OnceLock<AbortHandle>,
 }
 
@@ -83,6 +90,13 @@ impl SeatUse {
         self.rests();
     }
 
+    /// A request on it has come from this identity.
+    pub(super) fn is_known(&self, identity: &Identity) {
+        if !["", Identity::ANONYMOUS].contains(&identity.user.as_str()) {
+            self.seat.known.store(true, Relaxed);
+        }
+    }
+
     pub(super) fn works(&self) {
         if !self.working.swap(true, Relaxed) {
             self.seat.working.fetch_add(1, Relaxed);
@@ -130,7 +144,7 @@ impl Crowd {
                 Some(of)
             }
         };
-        let seat = Arc::new(Seat::default());
+        let seat = Arc::new(Seat { known: is_of_this_host(party).into(), ..Seat::default() });
         seat.waits.store(plane.now_ms(), Relaxed);
         seats.entry(party).or_default().push(seat.clone());
         Ok((ConnectionSlot { seats: self.seats.clone(), party, seat }, gone))
@@ -143,15 +157,33 @@ impl Crowd {
         if !full && seats.values().map(Vec::len).sum::<usize>() < self.connections_max {
             return Ok(None);
         }
-        let longest = |of: &[Arc<Seat>]| {
-            of.iter().enumerate().filter_map(|(at, seat)| Some((seat.turn()?, at))).min().map(|(_, at)| at)
+        let is_known = |seat: &Arc<Seat>| seat.known.load(Relaxed);
+        let known = is_of_this_host(party) || seats.get(&party).is_some_and(|of| of.iter().any(is_known));
+        let strangers = seats.values().flatten().filter(|seat| !is_known(seat)).count();
+        // An address never displaces one that has no more connections than it, unless it is known and the other is not.
+        let of_others = |of: &[Arc<Seat>], of_known: bool| match of_known {
+            false => of.len() > own || known,
+            true => of.len() > own && strangers < self.connections_max / STRANGERS_PART,
         };
-        // An address never displaces one that has no more connections than it.
-        let theirs = seats.iter().filter(|(other, of)| **other == party || (!full && of.len() > own));
-        let mut theirs: Vec<(&Party, &Vec<Arc<Seat>>)> = theirs.collect();
-        theirs.sort_unstable_by_key(|(party, of)| (std::cmp::Reverse(of.len()), **party));
-        let goes = theirs.into_iter().find_map(|(party, of)| Some((*party, longest(of)?)));
+        let goes = [false, true].into_iter().find_map(|of_known| {
+            let longest = |of: &[Arc<Seat>]| {
+                let waiting = of.iter().enumerate().filter(|(_, seat)| is_known(seat) == of_known);
+                waiting.filter_map(|(at, seat)| Some((seat.turn()?, at))).min().map(|(_, at)| at)
+            };
+            let theirs = seats.iter().filter(|(other, of)| **other == party || (!full && of_others(of, of_known)));
+            let mut theirs: Vec<(&Party, &Vec<Arc<Seat>>)> = theirs.collect();
+            theirs.sort_unstable_by_key(|(party, of)| (std::cmp::Reverse(of.len()), **party));
+            theirs.into_iter().find_map(|(party, of)| Some((*party, longest(of)?)))
+        });
         goes.map(Some).ok_or(self.full[usize::from(!full)])
+    }
+}
+
+fn is_of_this_host(party: Party) -> bool {
+    match party {
+        Party::Local | Party::User(_) => true,
+        Party::Address(address) => address.is_loopback(),
+        Party::Named(_) => false,
     }
 }
 
@@ -184,12 +216,14 @@ mod tests {
     type Table<'t> = &'t [(u8, &'t [&'t str])];
 
     /// As they came to be, each by what it waits for: `0` nothing, `5` its request since then, `5t` its client to take
-    /// an answer.
+    /// an answer; `5k` the same of a client that is known.
     fn seats(table: Table) -> Seats {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let seat = |waits: &&str| {
-            let since: u64 = waits.trim_end_matches('t').parse().expect("a number");
-            let seat = Seat { waits: (since | if waits.ends_with('t') { TAKES } else { 0 }).into(), ..Seat::default() };
+            let since: u64 = waits.trim_end_matches(['t', 'k']).parse().expect("a number");
+            let takes = if waits.ends_with('t') { TAKES } else { 0 };
+            let known = waits.ends_with('k').into();
+            let seat = Seat { waits: (since | takes).into(), known, ..Seat::default() };
             seat.is_of(runtime.spawn(async {}).abort_handle());
             Arc::new(seat)
         };
@@ -204,7 +238,7 @@ mod tests {
     fn who_goes_for_one_more() {
         let crowd = Crowd::of_connections(5, 3);
         type Goes = Result<Option<(Party, usize)>, &'static str>;
-        let table: [(&str, Table, u8, Goes); 11] = [
+        let table: [(&str, Table, u8, Goes); 16] = [
             ("there is room", &[(1, &["5", "6"]), (2, &["1"])], 1, Ok(None)),
             (
                 "of the one that has most, the oldest",
@@ -241,6 +275,28 @@ mod tests {
                 Err("too many connections from one address"),
             ),
             ("all work", &[(1, &["0", "0", "0"]), (2, &["0", "0"])], 3, Err("too many connections")),
+            ("a stranger before who is known", &[(1, &["1k", "2k", "3k"]), (2, &["9"]), (3, &["8"])], 4, {
+                Ok(Some((party(2), 0)))
+            }),
+            (
+                "for a known client a stranger, however few it has",
+                &[(1, &["0k", "0k"]), (2, &["9"]), (3, &["8"]), (4, &["7"])],
+                1,
+                Ok(Some((party(2), 0))),
+            ),
+            ("its own stranger before its own known", &[(1, &["1k", "5", "2k"])], 1, Ok(Some((party(1), 1)))),
+            (
+                "who is known stays while strangers work",
+                &[(1, &["1k", "2k", "3k"]), (2, &["0", "0"])],
+                3,
+                Err("too many connections"),
+            ),
+            (
+                "who is known and has most goes where all are known",
+                &[(1, &["5k", "4k", "6k"]), (2, &["1k", "1k"])],
+                3,
+                Ok(Some((party(1), 1))),
+            ),
         ];
         for (what, connected, new, expected) in table {
             assert_eq!(crowd.goes(&seats(connected), party(new)), expected, "{what}");

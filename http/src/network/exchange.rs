@@ -3,12 +3,12 @@
 use super::access;
 use super::body::{Content, Outgoing};
 use super::connection::{ServedClient, TakenOver};
-use super::port::{RequestSender, Unidentified};
+use super::port::{RationedPlace, RationedRequest, RequestSender, Unidentified};
 use super::room::Room;
 use crate::budget::{Held, Party};
 use crate::outbound::{self, Reached};
 use crate::refusal::Refusal;
-use crate::sessions::Session;
+use crate::sessions::{InProgress, Session};
 use crate::upgrade::{self, tunnel};
 use crate::{Answer, BODY_BYTES_MAX, Body, ClientCertificate, Identity, NO_SNIFFING, Request, Upgrade};
 use bytes::Bytes;
@@ -71,7 +71,7 @@ pub(super) async fn exchange(
     let (bare, chunked) = (request.method() == Method::HEAD, request.version() != Version::HTTP_10);
     let upgrade =
         upgrade::asked(request.version(), request.headers()).map(|asked| (asked, hyper::upgrade::on(&mut request)));
-    let path = request.uri().path().to_owned();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     client.await_head(false);
     client.requested();
     client.seat.awaits_request(&client.plane);
@@ -87,6 +87,7 @@ pub(super) async fn exchange(
     };
     Ok(answered.unwrap_or_else(|refusal| {
         client.plane.journal.refused(&refusal, &client.peer);
+        refusal.tell(&client.plane.refused, (&client.peer.caller(), method.as_str(), &path));
         if refusal == Refusal::Revoked {
             client.leave();
         }
@@ -109,7 +110,16 @@ async fn admitted(
     access::check(plane.access, head.version, &head.uri, &head.headers)?;
     let (identity, headers) = identified(client, &target, head.headers).await?;
     let caller = client.peer.caller();
-    let asker = Asker { party: client.peer.party_of(&identity), session: client.session(&identity), identity };
+    client.seat.is_known(&identity);
+    let session = client.session(InProgress {
+        identity: identity.clone(),
+        certificate: client.certificate.clone(),
+        caller: caller.clone(),
+        method: head.method.clone(),
+        target: target.clone(),
+        impersonation: InProgress::impersonation(&headers),
+    });
+    let asker = Asker { party: client.peer.party_of(&identity), session, identity };
     let room = plane.room(&asker.identity);
     // hyper looks at the last coding alone, and would give the handler what the others made of the body.
     if headers
@@ -130,6 +140,12 @@ async fn admitted(
         Err(_) if !health => return Err(Refusal::Busy("too many requests in progress")),
         counted => counted.ok(),
     };
+    let ration = (!health).then(|| {
+        let (method, target) = (&head.method, &target);
+        (plane.ration)(&RationedRequest { party: asker.party, identity: &asker.identity, method, target })
+    });
+    let ration = ration.transpose().map_err(Refusal::OverShare)?;
+    let (headers_of_share, ration) = ration.map(|RationedPlace { headers, held }| (headers, held)).unzip();
     let share = room.asking.enter(asker.party, health);
     let share = share.ok_or(Refusal::Busy("too many requests in progress from this client"))?;
     let places = match health {
@@ -142,11 +158,13 @@ async fn admitted(
     let handler = plane.handler.clone();
     let work = tokio::task::spawn_blocking(move || {
         // Inside: a handler goes on when its client has gone, and keeps its places as long.
-        let _held = (places, held, share, request);
+        let _held = (places, held, share, request, ration);
         handler(call)
     });
     // A panic: its message and place are in the log already.
-    Ok((work.await.map_err(|_| Refusal::Failed)?, asker))
+    let mut answer = work.await.map_err(|_| Refusal::Failed)?;
+    answer.headers.extend(headers_of_share.into_iter().flatten());
+    Ok((answer, asker))
 }
 
 /// Credentials in a head may be signed: they are checked on another thread, for a check takes longer than all else that

@@ -35,7 +35,10 @@ pub use access::{Access, is_loopback};
 pub use door::{Admits, Listener, UnixDoor, listen_unix};
 pub(crate) use exchange::is_health;
 pub(crate) use plane::threads;
-pub use port::{AdmitsAddress, Identify, IsRevoked, Port, RequestSender, TlsPort, Unidentified, everybody_is};
+pub use port::{
+    AdmitsAddress, Identify, IsRevoked, OnRefusal, Port, Ration, RationedPlace, RationedRequest, RefusedRequest,
+    RequestSender, TlsPort, Unidentified, everybody_is,
+};
 pub(crate) use reader::encoded;
 pub(crate) use room::of_nodes;
 
@@ -154,11 +157,11 @@ pub async fn serve(
             Ok((_, peer)) if !door.admits(peer) || peer.address().is_some_and(|from| !(plane.admits)(from)) => {
                 plane
                     .journal
-                    .note("not admitted", &format_args!("closed a connection of {peer} at once: it is not let in"));
+                    .closed("not admitted", &format_args!("closed a connection of {peer} at once: it is not let in"));
             }
             Ok((socket, peer)) => admit(&plane, socket, peer).await,
             Err(e) => {
-                plane.journal.note("accept", &format_args!("accept a connection: {e}"));
+                plane.journal.say("accept", &format_args!("accept a connection: {e}"));
                 sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -174,10 +177,10 @@ pub async fn serve(
 async fn admit(plane: &Arc<Plane>, socket: Socket, peer: Peer) {
     let (connection, gone) = match plane.crowd.enter(peer.party(), plane) {
         Ok(entered) => entered,
-        Err(what) => return plane.journal.note(what, &format_args!("closed a connection of {peer} at once: {what}")),
+        Err(what) => return plane.journal.closed(what, &format_args!("closed a connection of {peer} at once: {what}")),
     };
     if let Some(of) = gone {
-        plane.journal.note(
+        plane.journal.closed(
             "made room",
             &format_args!("closed a connection of {of}, which has most: {peer} comes and all are taken"),
         );
@@ -186,7 +189,7 @@ async fn admit(plane: &Arc<Plane>, socket: Socket, peer: Peer) {
         None => None,
         Some(_) => match plane.handshakes.enter(peer.party(), plane) {
             Ok((slot, _)) => Some(slot),
-            Err(what) => return plane.journal.note(what, &format_args!("closed a connection of {peer}: {what}")),
+            Err(what) => return plane.journal.closed(what, &format_args!("closed a connection of {peer}: {what}")),
         },
     };
     // A connection that was closed to make room keeps its descriptor until its task has run.

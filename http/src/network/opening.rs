@@ -43,7 +43,7 @@ async fn secure(plane: Arc<Plane>, tls: TlsPort, socket: TcpStream, peer: Peer, 
     let shaken = timeout(plane.limits.handshake, Box::pin(shake(&tls.keys, socket))).await;
     drop(slots.handshake.take());
     let Ok(shaken) = shaken else {
-        return plane.journal.note("slow handshake", &format_args!("closed a connection of {peer}: no handshake"));
+        return plane.journal.closed("slow handshake", &format_args!("closed a connection of {peer}: no handshake"));
     };
     let Secured { wire, http2, certificate } = match shaken {
         Ok(secured) => secured,
@@ -59,6 +59,6 @@ async fn secure(plane: Arc<Plane>, tls: TlsPort, socket: TcpStream, peer: Peer, 
 
 fn note(plane: &Plane, peer: Peer, why: &Unsecured) {
     if let Some(kind) = why.kind() {
-        plane.journal.note(kind, &format_args!("closed a connection of {peer}: {why}"));
+        plane.journal.closed(kind, &format_args!("closed a connection of {peer}: {why}"));
     }
 }

@@ -2,7 +2,7 @@
 use super::access::Access;
 use super::bell::Bell;
 use super::crowd::Crowd;
-use super::port::{AdmitsAddress, Identify, Port, TlsPort};
+use super::port::{AdmitsAddress, Identify, OnRefusal, Port, Ration, TlsPort};
 use super::room::{self, Room};
 use super::share::Shares;
 use crate::budget::Budget;
@@ -36,6 +36,8 @@ pub(super) struct Plane {
     pub(super) tls: Option<TlsPort>,
     pub(super) admits: AdmitsAddress,
     pub(super) sessions: Sessions,
+    pub(super) refused: OnRefusal,
+    pub(super) ration: Ration,
     pub(super) handler: Handler,
     pub(super) connections: Arc<Semaphore>,
     pub(super) health: Arc<Semaphore>,
@@ -56,7 +58,7 @@ pub(super) struct Plane {
 
 impl Plane {
     pub(super) fn new(handler: Handler, port: Port, drain: watch::Receiver<bool>) -> Plane {
-        let Port { access, identify, limits, tls, admits, sessions } = port;
+        let Port { access, identify, limits, tls, admits, sessions, refused, ration } = port;
         let semaphore = |n: usize| Arc::new(Semaphore::new(n));
         Plane {
             access,
@@ -64,6 +66,8 @@ impl Plane {
             tls,
             admits,
             sessions,
+            refused,
+            ration,
             handler,
             connections: semaphore(limits.connections_max),
             health: semaphore(HEALTH_PLACES),

@@ -3,7 +3,11 @@
 //! The identity belongs to a request and not to a connection: two requests of one connection may carry two tokens.
 
 use super::access::Access;
-use crate::{Caller, ClientCertificate, HeaderMap, Identity, Limits, Sessions, TlsKeys};
+use crate::budget::Party;
+use crate::{
+    Caller, ClientCertificate, HeaderMap, HeaderName, HeaderValue, Identity, Limits, Method, PathAndQuery, Sessions,
+    TlsKeys,
+};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,6 +23,44 @@ pub struct Port {
     pub admits: AdmitsAddress,
     /// The requests in progress, for whoever has to end those of one user. Several ports may share it.
     pub sessions: Sessions,
+    /// Told of refusals.
+    pub refused: OnRefusal,
+    /// Shares places among requests; health checks need none.
+    pub ration: Ration,
+}
+
+/// Told of each request that a port refuses with 401 or 403 before a handler is asked. On a port of the network it is
+/// called by the thread of all IO.
+pub type OnRefusal = Arc<dyn Fn(&RefusedRequest<'_>) + Send + Sync>;
+
+/// A request without an answer of the handler.
+pub struct RefusedRequest<'a> {
+    pub caller: &'a Caller,
+    pub method: &'a str,
+    /// Without its query.
+    pub path: &'a str,
+    /// 401 or 403.
+    pub code: u16,
+    pub why: &'a str,
+}
+
+/// Asked for a place for a request, after its body has come. It is asked on the thread of all IO: it waits for nothing.
+/// `Err`: the words for the client, which is answered 429.
+pub type Ration = Arc<dyn Fn(&RationedRequest<'_>) -> Result<RationedPlace, String> + Send + Sync>;
+
+/// The facts by which places are shared.
+pub struct RationedRequest<'a> {
+    pub party: Party,
+    pub identity: &'a Identity,
+    pub method: &'a Method,
+    pub target: &'a PathAndQuery,
+}
+
+/// A place, given back when it is dropped: when the handler has answered.
+pub struct RationedPlace {
+    /// For the answer.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    pub held: Box<dyn Send>,
 }
 
 /// Whether a client at this address may connect.
@@ -65,6 +107,8 @@ impl Port {
             tls: None,
             admits: Arc::new(|_| true),
             sessions: Sessions::default(),
+            refused: Arc::new(|_| {}),
+            ration: everybody_has_a_place(),
         }
     }
 
@@ -72,6 +116,11 @@ impl Port {
     pub fn secure(limits: Limits, identify: Identify, tls: TlsPort) -> Port {
         Port { access: Access::AnyHost, identify, tls: Some(tls), ..Port::of_this_host(limits) }
     }
+}
+
+/// For a port that shares places by the limits alone.
+fn everybody_has_a_place() -> Ration {
+    Arc::new(|_| Ok(RationedPlace { headers: Vec::new(), held: Box::new(()) }))
 }
 
 /// For a port without authentication: every client that reaches the port has this identity.

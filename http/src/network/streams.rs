@@ -108,7 +108,7 @@ pub(super) async fn carry(wire: impl AsyncRead + AsyncWrite + Unpin + Send + 'st
         connection.as_mut().graceful_shutdown();
     }
     if meter.has_ended() {
-        client.plane.journal.note(
+        client.plane.journal.closed(
             "frames for nothing",
             &format_args!("closed a connection of {}: it sends frames that ask for nothing", client.peer),
         );

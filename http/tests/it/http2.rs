@@ -228,7 +228,7 @@ fn streams_of_one_user_end_and_others_of_the_connection_stay() {
         let of = |user: &str| get("/watch").header("authorization", format!("Bearer {user}"));
         let mut ann = client.send(of("ann"), Bytes::new()).await.into_body();
         let mut bob = client.send(of("bob"), Bytes::new()).await.into_body();
-        assert_eq!(sessions.end_where(|identity, _| identity.user == "ann"), 1);
+        assert_eq!(sessions.end_where(|asked| asked.identity.user == "ann"), 1);
         assert!(item(&mut ann).await.unwrap().is_err(), "it breaks");
         demo.a_stream_is_left_soon().await;
         demo.publish(b"{}\n");

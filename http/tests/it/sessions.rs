@@ -29,10 +29,10 @@ fn watches_of_one_user_end_on_all_ports() {
     ];
     let mut stays = watch(Peer::tcp(&of_plain), request("/watch", "bob"));
     assert_eq!(sessions.len(), 4);
-    assert_eq!(sessions.end_where(|_, certificate| certificate.is_some_and(|of| of.serial == [7])), 1);
+    assert_eq!(sessions.end_where(|asked| asked.certificate.as_ref().is_some_and(|of| of.serial == [7])), 1);
     eventually("it is forgotten", || sessions.len() == 3);
     demo.a_stream_is_left();
-    assert_eq!(sessions.end_where(|identity, _| identity.user == "ann"), 2);
+    assert_eq!(sessions.end_where(|asked| asked.identity.user == "ann"), 2);
     (0..2).for_each(|_| demo.a_stream_is_left());
     for peer in &mut over {
         assert!(!contains(&peer.rest(), b"0\r\n\r\n"), "it breaks, and is not taken for the end of a watch");
@@ -55,7 +55,7 @@ fn upgraded_connections_end_as_well() {
     peer.send(b"a");
     peer.until_text("A");
     assert_eq!(open.load(Ordering::Relaxed), 1);
-    assert_eq!(sessions.end_where(|identity, _| identity.user == "ann"), 1);
+    assert_eq!(sessions.end_where(|asked| asked.identity.user == "ann"), 1);
     assert_eq!(peer.rest(), b"");
     plane.stop();
 }

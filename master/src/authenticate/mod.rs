@@ -67,7 +67,13 @@ pub struct Authenticator {
     outside: Option<Arc<Outside>>,
     administrator: Arc<Identity>,
     anonymous: Arc<Identity>,
-    told: Mutex<BTreeMap<&'static str, Instant>>,
+    told: Mutex<BTreeMap<&'static str, ToldLine>>,
+}
+
+/// A line of the log, and those of its kind that were not written since.
+struct ToldLine {
+    at: Instant,
+    more: u64,
 }
 
 /// Why a token is nobody's.
@@ -295,16 +301,23 @@ impl Authenticator {
             Refused::Because(kind, why) => (*kind, why.as_str()),
         };
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.get(kind).is_some_and(|at| at.elapsed() < LINE_EVERY) {
-            return;
-        }
-        told.insert(kind, Instant::now());
+        let Some(more) = due(&mut told, kind, Instant::now()) else { return };
+        let more = if more > 0 { format!(" ({more} more of these since the last line)") } else { String::new() };
         let from = match sender.caller {
             Caller::Network { address } => address.ip().to_string(),
             Caller::Local => "a Unix socket".to_owned(),
         };
-        log::warn!("{kind} from {from} is refused: {why}");
+        log::warn!("{kind} from {from} is refused: {why}{more}");
     }
+}
+
+/// How many of a kind went by without a line, if it is time for another line.
+fn due(told: &mut BTreeMap<&'static str, ToldLine>, kind: &'static str, now: Instant) -> Option<u64> {
+    if let Some(line) = told.get_mut(kind).filter(|line| now.duration_since(line.at) < LINE_EVERY) {
+        line.more += 1;
+        return None;
+    }
+    Some(told.insert(kind, ToldLine { at: now, more: 0 }).map_or(0, |line| line.more))
 }
 
 #[cfg(test)]

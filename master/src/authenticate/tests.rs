@@ -253,3 +253,17 @@ fn who_showed_nothing_stays() {
     let unknown = Identity { credential: Some("{}".into()), ..Identity::none() };
     assert!(!bench.authenticator.still_valid(&unknown));
 }
+
+#[test]
+fn a_kind_of_refusal_has_a_line_a_minute() {
+    let (mut told, begun) = (BTreeMap::new(), Instant::now());
+    let mut check = |kind, after_s: u64, expected: Option<u64>| {
+        assert_eq!(due(&mut told, kind, begun + Duration::from_secs(after_s)), expected, "{kind} {after_s}");
+    };
+    check("a token", 0, Some(0));
+    check("a token", 1, None);
+    check("a certificate", 2, Some(0));
+    check("a token", 59, None);
+    check("a token", 60, Some(2));
+    check("a token", 61, None);
+}

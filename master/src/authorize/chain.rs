@@ -1,6 +1,7 @@
 //! Several authorizers in order. PURE.
 
 use super::{Attributes, Authorizer, Decision, RuleList};
+use coracle_api::meta::Revision;
 use coracle_http::Identity;
 use std::sync::Arc;
 
@@ -20,6 +21,10 @@ impl Authorizer for Chain {
             }
         }
         Decision::NoOpinion(reasons.join("\n"))
+    }
+
+    fn changed(&self) -> Revision {
+        self.0.iter().map(|authorizer| authorizer.changed()).max().unwrap_or_default()
     }
 
     fn rules(&self, identity: &Identity, namespace: &str) -> RuleList {

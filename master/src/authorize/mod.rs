@@ -32,6 +32,7 @@ pub use rbac::binding_id;
 pub use rule::Rule;
 pub use stored::Rbac;
 
+use coracle_api::meta::Revision;
 use coracle_api::status::Status;
 use coracle_http::Identity;
 
@@ -53,6 +54,14 @@ impl Decision {
     pub fn reason(&self) -> &str {
         let (Decision::Allowed(reason) | Decision::NoOpinion(reason) | Decision::Denied(reason)) = self;
         reason
+    }
+
+    /// The refusal of a request, as Kubernetes words it.
+    pub fn refusal(&self, attributes: &Attributes, identity: &Identity) -> Result<(), Box<Status>> {
+        match self {
+            Decision::Allowed(_) => Ok(()),
+            Decision::NoOpinion(why) | Decision::Denied(why) => Err(Box::new(attributes.refusal(identity, why))),
+        }
     }
 }
 
@@ -77,10 +86,13 @@ pub trait Authorizer: Send + Sync {
 
     /// The refusal of a request, as Kubernetes words it.
     fn refused(&self, attributes: &Attributes, identity: &Identity) -> Result<(), Box<Status>> {
-        match self.authorize(attributes, identity) {
-            Decision::Allowed(_) => Ok(()),
-            Decision::NoOpinion(why) | Decision::Denied(why) => Err(Box::new(attributes.refusal(identity, &why))),
-        }
+        self.authorize(attributes, identity).refusal(attributes, identity)
+    }
+
+    /// When what it decides by has changed last: a request in progress is asked about again after that. An authorizer
+    /// that decides by nothing that is stored never changes.
+    fn changed(&self) -> Revision {
+        Revision::default()
     }
 }
 

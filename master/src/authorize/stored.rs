@@ -3,6 +3,7 @@
 use super::rbac::{self, Grants};
 use super::{Attributes, Authorizer, Decision, RuleList};
 use crate::store::{Derived, Page, Store, Stored, locked};
+use coracle_api::meta::Revision;
 use coracle_http::Identity;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -36,6 +37,10 @@ impl Rbac {
 impl Authorizer for Rbac {
     fn authorize(&self, attributes: &Attributes, identity: &Identity) -> Decision {
         self.grants.get(&*self.store, None).decide(attributes, identity, &self.passed())
+    }
+
+    fn changed(&self) -> Revision {
+        rbac::resources().into_iter().map(|resource| self.store.changed(&resource)).max().unwrap_or_default()
     }
 
     fn rules(&self, identity: &Identity, namespace: &str) -> RuleList {

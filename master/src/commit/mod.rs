@@ -35,6 +35,7 @@ mod change;
 mod consult;
 mod event_rate;
 mod furniture;
+mod growth;
 mod home;
 mod ledger;
 mod registry;
@@ -47,7 +48,7 @@ pub use change::{
 };
 pub use registry::Registry;
 
-use crate::admit::{self, AdmissionOperation, AdmissionRequest, ClusterView, EventCount, Remarks};
+use crate::admit::{self, AdmissionOperation, AdmissionRequest, ClusterView, EventCount, Refusal, Remarks};
 use crate::authorize::{Authorizer, OWN_PARTS};
 use crate::prepare::{self, Draft, InvalidDocument, Part, Prepared};
 use crate::store::{Refused, Stored, UNSEEN, Write};
@@ -177,8 +178,7 @@ impl Registry {
         let authorizer: &dyn Authorizer =
             if terms.writer == Writer::Controller { &*OWN_PARTS } else { &*self.authorizer };
         // The master's own events are few, and a refusal would help nobody.
-        let counted = !terms.rehearsal && matches!(terms.writer, Writer::Client | Writer::ClientOf2014);
-        let events = if counted { Some(&*self.event_rate as &EventCount) } else { None };
+        let events = if is_clients(terms) { Some(&*self.event_rate as &EventCount) } else { None };
         AdmissionRequest {
             view,
             authorizer,
@@ -215,11 +215,13 @@ impl Registry {
         let (told, notes) = remarks.into_parts();
         let advice = [advice, told].concat();
         let written = to_show(&write);
+        self.may_grow(&write, terms)?;
         let stored =
             self.write(write, terms).map_err(|refused| self.refused(change, (key, written), again, refused))?;
         if let Some(charge) = charge.filter(|_| !terms.rehearsal) {
             charge.settle(change.namespace);
         }
+        self.has_grown((found, &stored, outcome), terms);
         if outcome == Outcome::Created && change.kind.resource == NAMESPACES && !terms.rehearsal {
             // Clients that see the new namespace can create pods in the namespace at once.
             self.furnish(&stored.key.name);
@@ -276,6 +278,25 @@ impl Registry {
         Ok(ToWrite { write, last: last.map(Last::Shown), warnings, remarks })
     }
 
+    /// Whether the store has room for one more document of this client.
+    fn may_grow<E>(&self, write: &Write, terms: &Terms<'_>) -> Result<(), CommitError<E>> {
+        if matches!(write, Write::Delete { .. }) || !is_clients(terms) {
+            return Ok(());
+        }
+        self.growth.may(terms.identity).map_err(|retry_after_s| {
+            let why = "Too many requests: this user has stored much, and the store has to last for others";
+            CommitError::unadmitted(String::new(), Refusal::TooMany { why: why.to_owned(), retry_after_s })
+        })
+    }
+
+    fn has_grown(&self, (found, stored, outcome): (&ReadBack, &Stored, Outcome), terms: &Terms<'_>) {
+        if is_clients(terms) {
+            let old = if let ReadBack::Object(old, _) = found { old.json.len() } else { 0 };
+            let new = if matches!(outcome, Outcome::Gone | Outcome::GivenUp) { 0 } else { stored.json.len() };
+            self.growth.has_written(terms.identity, (new, old));
+        }
+    }
+
     fn write(&self, write: Write, terms: &Terms<'_>) -> Result<Stored, Refused> {
         if terms.rehearsal { self.store.rehearse(write) } else { self.store.write(write) }
     }
@@ -326,6 +347,11 @@ impl Registry {
         let (_, owner) = self.store.claimed(&claim.space).into_iter().find(|(value, _)| *value == claim.value)?;
         Some(Refused::Claimed { claim, owner })
     }
+}
+
+/// A change that a client asks for, and that is carried out.
+fn is_clients(terms: &Terms<'_>) -> bool {
+    !terms.rehearsal && matches!(terms.writer, Writer::Client | Writer::ClientOf2014)
 }
 
 #[cfg(test)]

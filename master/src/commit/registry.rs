@@ -3,6 +3,7 @@
 use super::change::unadmitted;
 use super::consult::{Adviser, advisers};
 use super::event_rate::event_rate;
+use super::growth::Growth;
 use super::view::{KeptLists, StoreView};
 use crate::admit::{self, AdmissionOperation, AdmissionOptions, AdmissionRequest, EventCount, Remarks};
 use crate::authorize::{AllowAll, Authorizer};
@@ -32,6 +33,7 @@ pub struct Registry {
     lists: KeptLists,
     pub(super) options: AdmissionOptions,
     pub(super) event_rate: Box<EventCount>,
+    pub(super) growth: Growth,
     pub(super) advisers: Vec<Adviser>,
     /// Held from the counting of quotas until what was counted for is written. Only namespaces with quotas know it.
     pub(super) counting: Mutex<()>,
@@ -52,6 +54,7 @@ impl Registry {
             lists: KeptLists::new(),
             options: AdmissionOptions::default(),
             event_rate: event_rate(),
+            growth: Growth::default(),
             advisers: advisers(),
             counting: Mutex::default(),
             homes: RwLock::default(),

@@ -25,7 +25,8 @@ pub fn answer(serve: &Serve, page: &ServerDocument, request: &Request) -> Result
         }
         ServerDocument::Metrics => {
             let troubles = Troubles { secure: serve.secure.trouble(), issuers: serve.authenticator.troubles() };
-            return Ok(serve.metrics.answer(&*serve.registry.store, kinds, &troubles));
+            let (store, audit) = (&*serve.registry.store, serve.audit.figures());
+            return Ok(serve.metrics.answer((store, kinds), &troubles, audit));
         }
         ServerDocument::Nothing => return Ok(nothing()),
         ServerDocument::Issuer => {

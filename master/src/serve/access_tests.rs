@@ -72,7 +72,7 @@ const NOT_FOR_NODES: [&str; 15] = [
 ];
 
 /// A master with the roles of every cluster, as the authorizer sees it.
-fn governed() -> (Arc<Registry>, Arc<dyn Authorizer>) {
+pub(super) fn governed() -> (Arc<Registry>, Arc<dyn Authorizer>) {
     let registry = in_memory();
     let rbac: Arc<dyn Authorizer> = Arc::new(Rbac::new(registry.store.clone()));
     let of_nodes: Arc<dyn Authorizer> = Arc::new(NodeAuthorizer::new(registry.store.clone()));
@@ -91,7 +91,7 @@ fn make(registry: &Registry, plural: &'static str, namespace: &str, object: &Val
     registry.make_own(&kind, namespace, object).unwrap_or_else(|why| panic!("{object}: {why}"));
 }
 
-fn bind(registry: &Registry, (namespace, user): (&str, &str), role: &str) {
+pub(super) fn bind(registry: &Registry, (namespace, user): (&str, &str), role: &str) {
     let plural = if namespace.is_empty() { "clusterrolebindings" } else { "rolebindings" };
     let binding = json!({
         "metadata": {"name": user},
@@ -101,7 +101,7 @@ fn bind(registry: &Registry, (namespace, user): (&str, &str), role: &str) {
     make(registry, plural, namespace, &binding);
 }
 
-fn identity(user: &str, groups: &[&str]) -> Arc<Identity> {
+pub(super) fn identity(user: &str, groups: &[&str]) -> Arc<Identity> {
     let groups = groups.iter().map(|group| (*group).to_owned()).collect();
     Arc::new(Identity { user: user.to_owned(), groups, ..Identity::none() })
 }

@@ -14,6 +14,7 @@ use coracle_api::strategy;
 use coracle_http::{Answer, Request, StatusCode};
 use coracle_schema::Problem;
 use serde_json::Value;
+use std::cell::RefCell;
 
 pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
     let rehearsal = options::rehearsal(call, "CreateOptions")?;
@@ -106,5 +107,6 @@ pub fn of<'k>(call: &Call<'k>, kind: &'k Kind, name: &str) -> Call<'k> {
         form: call.form,
         party: call.party,
         identity: call.identity.clone(),
+        told: RefCell::default(),
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! Labels come from the kind table and from fixed words, never from what a client sends: their number has an end.
 
+use crate::audit::AuditFigures;
 use crate::call::{Call, Verb, Version};
 use crate::store::Store;
 use crate::through::{ProxyKind, ProxyRequest};
 use coracle_api::kinds::{Kind, Kinds};
 use coracle_api::meta::Resource;
-use coracle_http::{Answer, Body, StatusCode};
+use coracle_http::{Answer, Body, StatusCode, closed_connections, refused_by_code};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -196,7 +197,7 @@ impl Metrics {
         }
     }
 
-    pub fn answer(&self, store: &dyn Store, kinds: &Kinds, troubles: &Troubles) -> Answer {
+    pub fn answer(&self, (store, kinds): (&dyn Store, &Kinds), troubles: &Troubles, audit: AuditFigures) -> Answer {
         let mut text = String::with_capacity(16 * 1024);
         self.requests(&mut text);
         let streams = self.streams.load(Ordering::Relaxed);
@@ -209,6 +210,8 @@ impl Metrics {
             head(&mut text, "coracle_issuer_trouble", "gauge", "Why tokens of outside issuers are refused.");
             troubles.issuers.iter().for_each(|why| line(&mut text, "coracle_issuer_trouble", &[("why", why)], 1));
         }
+        of_carriers(&mut text);
+        of_audit(&mut text, audit);
         of_store(&mut text, store, kinds);
         of_process(&mut text);
         Answer::new(StatusCode::OK, CONTENT_TYPE, Body::Whole(text.into()))
@@ -255,6 +258,28 @@ fn histogram(text: &mut String, asked: &Series, durations: &Durations) {
     bucket("+Inf", durations.count);
     line(text, "apiserver_request_duration_seconds_sum", &labels, durations.sum.as_secs_f64());
     line(text, "apiserver_request_duration_seconds_count", &labels, durations.count);
+}
+
+/// What no handler saw: requests that were refused before, and connections without a request.
+fn of_carriers(text: &mut String) {
+    let refused = "coracle_refused_requests_total";
+    head(text, refused, "counter", "Requests refused before they were looked at, by code and reason.");
+    for (code, reason, count) in refused_by_code() {
+        line(text, refused, &[("code", &code.to_string()), ("reason", reason)], count);
+    }
+    let closed = "coracle_closed_connections_total";
+    head(text, closed, "counter", "Connections closed without an answer, by reason.");
+    for (reason, count) in closed_connections() {
+        line(text, closed, &[("reason", reason)], count);
+    }
+}
+
+fn of_audit(text: &mut String, audit: AuditFigures) {
+    let AuditFigures { recorded, lost, left_out } = audit;
+    one(text, "apiserver_audit_event_total", "counter", "Audit events recorded.", recorded);
+    one(text, "apiserver_audit_error_total", "counter", "Audit events that could not be written.", lost);
+    let help = "Refusals left out of the audit log, because their client had many.";
+    one(text, "coracle_audit_left_out_total", "counter", help, left_out);
 }
 
 fn of_store(text: &mut String, store: &dyn Store, kinds: &Kinds) {

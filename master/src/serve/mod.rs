@@ -9,6 +9,7 @@
 mod about;
 mod accepted;
 mod apply;
+mod audited;
 mod bind;
 mod body;
 mod bookmarks;
@@ -31,6 +32,7 @@ mod options;
 mod pages;
 mod patch;
 mod places;
+mod ports;
 mod proxy;
 mod read;
 mod replay;
@@ -59,6 +61,7 @@ use crate::form::{Form, Media, Subject, Unacceptable};
 use crate::page::{HealthQuestion, ServerDocument};
 use crate::prepare::Part;
 use crate::store::indented;
+use audited::Trail;
 use bytes::Bytes;
 use coracle_api::kinds::Kind;
 use coracle_api::status::Status;
@@ -82,9 +85,13 @@ impl Serve {
         let mut pretty = is_person(&request.headers);
         let started = Instant::now();
         let mut asked = metrics::Series::page(request.method.as_str());
-        let mut answer = match self.route(request, &mut pretty, &mut asked) {
+        let mut trail = Trail::begin(self);
+        let mut answer = match self.route(request, &mut pretty, &mut asked, &mut trail) {
             Ok(answer) => answer,
-            Err(fault) => failure(Form::of_failure(version, &accept(&request.headers)), &fault),
+            Err(fault) => {
+                trail.failed(&fault);
+                failure(Form::of_failure(version, &accept(&request.headers)), &fault)
+            }
         };
         // Kept until the answer is as it goes out: then the carriers count it.
         let mut _room = None;
@@ -97,6 +104,7 @@ impl Serve {
         // Before it gets shorter.
         self.giving.worked(&self.watches.timer, &self.registry.store, giving::cost(request, &answer));
         compress(&request.headers, &mut answer);
+        self.record(request, trail, &mut answer);
         self.metrics.count(asked, started.elapsed(), &mut answer);
         answer
     }
@@ -116,15 +124,26 @@ impl Serve {
         })
     }
 
-    fn route(&self, request: &Request, pretty: &mut bool, asked: &mut metrics::Series) -> Result<Answer, Fault> {
+    fn route(
+        &self,
+        request: &Request,
+        pretty: &mut bool,
+        asked: &mut metrics::Series,
+        trail: &mut Trail,
+    ) -> Result<Answer, Fault> {
         let (method, path, query) =
             (request.method.as_str(), request.target.path(), request.target.query().unwrap_or_default());
         let kinds = self.registry.kinds();
         let route = call::parse(&kinds, method, path, query);
         let attributes = Attributes::of(&route, method, path);
+        if trail.is_kept() {
+            trail.goes_to(&route);
+            trail.attributes = Some(attributes.clone());
+        }
         let acting = impersonate::acting(self, &attributes, request)?;
+        trail.acting = acting.as_ref().map(|acting| acting.identity.clone());
         let request = acting.as_ref().unwrap_or(request);
-        if let Some(answer) = self.unauthorized(&route, &attributes, &request.identity)? {
+        if let Some(answer) = self.unauthorized(&route, &attributes, &request.identity, trail)? {
             return Ok(answer);
         }
         match route? {
@@ -145,8 +164,12 @@ impl Serve {
                 call.identity = request.identity.clone();
                 let mut answer = match self.object(&call, request) {
                     Ok(answer) => answer,
-                    Err(fault) => failure(Form::of_failure(call.version, &accept(&request.headers)), &fault),
+                    Err(fault) => {
+                        trail.failed(&fault);
+                        failure(Form::of_failure(call.version, &accept(&request.headers)), &fault)
+                    }
                 };
+                trail.told = call.told.take();
                 if call.version == Version::V1
                     && let Some(words) = call.shown.deprecated
                 {
@@ -163,8 +186,13 @@ impl Serve {
         route: &Result<Route<'_>, RouteError>,
         attributes: &Attributes,
         identity: &Identity,
+        trail: &mut Trail,
     ) -> Result<Option<Answer>, Fault> {
-        let refused = self.authorizer.refused(attributes, identity);
+        let decision = self.authorizer.authorize(attributes, identity);
+        if trail.is_kept() {
+            trail.decision = Some((decision.allows(), decision.reason().to_owned()));
+        }
+        let refused = decision.refusal(attributes, identity);
         let Ok(Route::Page(ServerDocument::Health(asked))) = route else {
             return refused.map(|()| None).map_err(|refusal| (*refusal).into());
         };

@@ -10,12 +10,14 @@ use super::places::Places;
 use super::turns::Turns;
 use super::watches::Watches;
 use crate::agents::Agents;
+use crate::audit::Audit;
 use crate::authenticate::Authenticator;
 use crate::authorize::Authorizer;
 use crate::call::{Call, Verb, Version};
 use crate::cluster_keys::ClusterKeys;
 use crate::commit::{Registry, Terms, Writer};
 use crate::fault::Fault;
+use crate::flow::Flows;
 use crate::prepare::Part;
 use crate::secure_port::SecureState;
 use crate::store::Stored;
@@ -59,6 +61,8 @@ pub struct Serve {
     /// Where the pods of nodes are.
     pub(super) places: Places,
     pub(super) secure: Arc<SecureState>,
+    pub(super) audit: Arc<Audit>,
+    pub(super) flows: Arc<Flows>,
 }
 
 impl Serve {
@@ -68,6 +72,7 @@ impl Serve {
         registry.follow_kinds(Box::new(move |kinds| views.end_without(kinds)));
         let authenticator = Arc::new(Authenticator::new(registry.store.clone(), keys.clone()));
         let authorizer = registry.authorizer();
+        let flows = Arc::new(Flows::new(registry.store.clone()));
         Serve {
             registry,
             authenticator,
@@ -87,6 +92,8 @@ impl Serve {
             agents: Agents::of_this_host(PathBuf::new()),
             places: Places::default(),
             secure: Arc::default(),
+            audit: Arc::default(),
+            flows,
         }
     }
 
@@ -98,6 +105,11 @@ impl Serve {
     /// The state of the secure port, for the metrics.
     pub fn secured_by(self, secure: Arc<SecureState>) -> Serve {
         Serve { secure, ..self }
+    }
+
+    /// The record of who asked for what.
+    pub fn recorded_by(self, audit: Audit) -> Serve {
+        Serve { audit: Arc::new(audit), ..self }
     }
 
     /// The authenticator of the ports.

@@ -2,7 +2,7 @@
 
 use super::server::key;
 use super::{Serve, body, document, ends, options, warn};
-use crate::call::{Call, Version};
+use crate::call::{Call, Told, Version};
 use crate::commit::{Change, CommitError, Committed, Expects, Made, Make, NamespaceError, NotStored, Outcome, Terms};
 use crate::fault::Fault;
 use crate::prepare::{InvalidDocument, Part, Standing};
@@ -38,6 +38,7 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
         }
         sent.refused(call, fault)
     })?;
+    told(call, &committed);
     let mut answer = document(call, StatusCode::CREATED, &committed.stored);
     warn(&mut answer, &sent.warnings);
     warn_of_owners(&mut answer, sent.object());
@@ -120,7 +121,15 @@ pub fn change<'a>(call: &'a Call<'_>, make: Make<'a, Fault>) -> Change<'a, Fault
 
 /// Writes it, or says what writing would come to.
 pub fn commit(serve: &Serve, call: &Call, change: &Change<'_, Fault>, terms: &Terms) -> Result<Committed, Fault> {
-    serve.registry.commit(change, terms).map_err(|barred| fault(call, barred))
+    let committed = serve.registry.commit(change, terms).map_err(|barred| fault(call, barred))?;
+    told(call, &committed);
+    Ok(committed)
+}
+
+/// What the audit log hears of it.
+fn told(call: &Call, committed: &Committed) {
+    let (name, notes) = (committed.stored.key.name.clone(), committed.notes.clone());
+    call.told.replace(Told { name, notes });
 }
 
 /// The status code of the answer to a successful write.

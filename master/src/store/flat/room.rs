@@ -15,6 +15,10 @@ const NAMESPACE_BYTES_MIN: u64 = 32 << 20;
 /// Objects that are on no disk, such as events, take at most this share of the limit: components create events without
 /// a request by a user, and nobody restores lost events.
 const VOLATILE_SHARE: u64 = 4;
+/// The share of the limit that is left to objects of no namespace and to namespaces whose names begin with `SYSTEM`:
+/// however many namespaces users fill, nodes report and an administrator repairs.
+const SYSTEM_SHARE: u64 = 16;
+const SYSTEM: &str = "kube-";
 /// The share beyond each limit for objects that grow a little: otherwise no pod's status could be written any more.
 const SPARED_SHARE: u64 = 16;
 /// Bytes that are a little: a status that fills up.
@@ -130,6 +134,8 @@ impl StoreRoom {
             None
         } else if over(&|held| held.all, self.limit) {
             Some(full("the store", self.held.all, "it may", self.limit))
+        } else if is_of_users(namespace) && over(&|held| held.all, self.users_limit()) {
+            Some(full("the store", self.held.all, "users' namespaces may", self.users_limit()))
         } else if !namespace.is_empty() && over(&|held| held.of(namespace), self.namespace_limit()) {
             Some(full(
                 &format!("namespace {namespace}"),
@@ -166,9 +172,17 @@ impl StoreRoom {
         (self.limit / NAMESPACE_SHARE).max(NAMESPACE_BYTES_MIN).min(self.limit)
     }
 
+    fn users_limit(&self) -> u64 {
+        self.limit - self.limit / SYSTEM_SHARE
+    }
+
     fn volatile_limit(&self) -> u64 {
         self.limit / VOLATILE_SHARE
     }
+}
+
+fn is_of_users(namespace: &str) -> bool {
+    !namespace.is_empty() && !namespace.starts_with(SYSTEM)
 }
 
 fn weight(stored: &Stored) -> u64 {
@@ -263,14 +277,22 @@ mod tests {
         let gone = change(Some(stored("a", MB, false)), None, Durable::Whole);
         let whole = Some("the store holds 100 MB of the 100 MB that it may: delete");
         let half = Some("namespace a holds 50 MB of the 50 MB that one namespace may: delete");
+        let of_users = Some("the store holds 93.7 MB of the 93.7 MB that users' namespaces may: delete");
+        let users = 100 * MB - 100 * MB / 16;
         // In all.
-        check(100 * MB, (99 * MB, 0, 0), 0, &made(MB), None);
+        let of = |namespace: &str| change(None, Some(stored(namespace, MB, false)), Durable::Whole);
+        check(100 * MB, (users - MB, 0, 0), 0, &made(MB), None);
+        check(100 * MB, (users, 0, 0), 0, &made(1_000), of_users);
+        check(100 * MB, (99 * MB, 0, 0), 0, &of("kube-system"), None);
+        check(100 * MB, (99 * MB, 0, 0), 0, &of(""), None);
+        check(100 * MB, (100 * MB, 0, 0), 0, &of(""), whole);
         check(100 * MB, (100 * MB, 0, 0), 0, &made(1_000), whole);
         check(100 * MB, (100 * MB, 4_000, 0), 4_000, &made(1_000), Some("the store holds"));
         check(100 * MB, (100 * MB, 0, 0), 0, &gone, None);
         check(100 * MB, (100 * MB, 0, 0), 0, &grown(2_000, 1_000), None);
         // What grows a little has some more, and what is marked to go always.
-        check(100 * MB, (100 * MB, 0, 0), 0, &grown(1_000, 5_000), None);
+        check(100 * MB, (users, 0, 0), 0, &grown(1_000, 5_000), None);
+        check(100 * MB, (users, 0, 0), 0, &grown(1_000, 6_000), of_users);
         check(100 * MB, (100 * MB, 0, 0), 0, &grown(1_000, 6_000), whole);
         check(100 * MB, (107 * MB, 0, 0), 0, &grown(1_000, 2_000), Some("the store holds 107 MB of the 100 MB"));
         check(100 * MB, (200 * MB, 0, 0), 0, &marked(1_000, 2_000), None);
@@ -281,7 +303,7 @@ mod tests {
         check(100 * MB, (50 * MB, 50 * MB, 0), 0, &change(None, Some(stored("", 1_000, false)), Durable::Whole), None);
         check(40 * MB, (31 * MB, 31 * MB, 0), 0, &made(MB), None);
         check(40 * MB, (32 * MB, 32 * MB, 0), 0, &made(1_000), Some("namespace a holds 32 MB of the 32 MB"));
-        check(10 * MB, (9 * MB, 9 * MB, 0), 0, &made(MB), None);
+        check(10 * MB, (8 * MB, 8 * MB, 0), 0, &made(MB), None);
         // What is on no disk.
         let event = change(None, Some(stored("a", 1_000, false)), Durable::Nothing);
         check(100 * MB, (25 * MB, MB, 25 * MB - 1_000), 0, &event, None);

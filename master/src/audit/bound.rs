@@ -1,0 +1,83 @@
+//! How many refusals of one client are recorded: who is refused all day must not push the writes of others out of a
+//! file of bounded size. PURE.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Refusals at once of one client. Clients that nobody knows are one.
+const BURST: f64 = 60.0;
+/// Refusals a second after that.
+const RATE: f64 = 0.2;
+/// Clients that are told apart; more count as one.
+const CLIENTS_MAX: usize = 256;
+
+#[derive(Default)]
+pub(super) struct Bound {
+    clients: BTreeMap<String, Refusals>,
+    left_out: u64,
+}
+
+struct Refusals {
+    tokens: f64,
+    at: Duration,
+    left_out: u64,
+}
+
+impl Refusals {
+    fn filled(&self, now: Duration) -> f64 {
+        (self.tokens + now.saturating_sub(self.at).as_secs_f64() * RATE).min(BURST)
+    }
+}
+
+impl Bound {
+    /// None: it is left out. Else how many of this client were left out since the last one that was not. `now` does not
+    /// go back.
+    pub(super) fn take(&mut self, client: &str, now: Duration) -> Option<u64> {
+        if !self.clients.contains_key(client) && self.clients.len() >= CLIENTS_MAX {
+            self.clients.retain(|_, refusals| refusals.left_out > 0 || refusals.filled(now) < BURST);
+        }
+        let client = if self.clients.contains_key(client) || self.clients.len() < CLIENTS_MAX { client } else { "" };
+        let fresh = || Refusals { tokens: BURST, at: now, left_out: 0 };
+        let refusals = self.clients.entry(client.to_owned()).or_insert_with(fresh);
+        (refusals.tokens, refusals.at) = (refusals.filled(now), now);
+        if refusals.tokens < 1.0 {
+            refusals.left_out += 1;
+            self.left_out += 1;
+            return None;
+        }
+        refusals.tokens -= 1.0;
+        Some(std::mem::take(&mut refusals.left_out))
+    }
+
+    pub(super) fn left_out(&self) -> u64 {
+        self.left_out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_refused_all_day_is_counted() {
+        let at = Duration::from_secs;
+        let mut bound = Bound::default();
+        let recorded = (0..100).filter(|_| bound.take("ann", at(0)).is_some()).count();
+        assert_eq!((recorded, bound.left_out()), (60, 40));
+        assert_eq!(bound.take("bob", at(0)), Some(0));
+        assert_eq!(bound.take("ann", at(4)), None);
+        assert_eq!(bound.take("ann", at(5)), Some(41), "one in five seconds");
+        assert_eq!(bound.take("ann", at(5)), None);
+    }
+
+    #[test]
+    fn clients_have_a_bound() {
+        let mut bound = Bound::default();
+        for n in 0..CLIENTS_MAX * 3 {
+            for _ in 0..70 {
+                bound.take(&n.to_string(), Duration::ZERO);
+            }
+        }
+        assert!(bound.clients.len() <= CLIENTS_MAX + 1);
+    }
+}
