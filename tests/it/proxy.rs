@@ -543,8 +543,13 @@ fn an_address_of_no_pod_is_never_asked() {
     pod_at(&bed, "elsewhere", "192.0.2.1", port);
     refused("/api/v1/namespaces/default/pods/elsewhere", "not the address of the pod's node");
     // Endpoints that a person has written, with and without a node and a pod that are made up.
-    must(&bed, "POST", "/api/v1/namespaces/default/services", &json!({"metadata": {"name": "s"},
-        "spec": {"ports": [{"port": 80}]}}));
+    must(
+        &bed,
+        "POST",
+        "/api/v1/namespaces/default/services",
+        &json!({"metadata": {"name": "s"},
+        "spec": {"ports": [{"port": 80}]}}),
+    );
     for (place, why) in [
         (json!({ "ip": own }), "names no node"),
         (json!({"ip": own, "nodeName": "n"}), "outside of the range"),

@@ -4,8 +4,9 @@
 use super::expression::Expression;
 use super::form::{ClaimOrExpression, ClaimRule, Extra, File, IssuerPart, Jwt, Mappings, UserRule};
 use super::mapping::{Mapping, Rule, Rules};
+use crate::cluster_keys::issuer;
 use crate::cluster_keys::names::is_name;
-use crate::cluster_keys::token::{ISSUER, LEGACY_ISSUER};
+use crate::cluster_keys::token::LEGACY_ISSUER;
 use coracle_http::{HttpsUrl, check_authorities};
 use coracle_schema::yaml;
 use serde::Deserialize;
@@ -175,7 +176,7 @@ fn place(issuer: IssuerPart, path: &str) -> Result<(Place, Vec<String>), String>
     if name.is_empty() {
         return Err(format!("{path}.url: it is required"));
     }
-    if [ISSUER, LEGACY_ISSUER].contains(&name.as_str()) {
+    if issuer::Issuer::is_one(&name) || name == LEGACY_ISSUER {
         return Err(format!("{path}.url: {name:?} is the issuer of this cluster's own tokens"));
     }
     url(&name, "url")?;

@@ -53,7 +53,7 @@ impl Bed {
     /// The part of a file for an issuer.
     fn jwt(&self, issuer: &TestIssuer) -> Value {
         json!({
-            "issuer": {"url": issuer.url, "audiences": ["kube"], "certificateAuthority": self.keys.authority()},
+            "issuer": {"url": issuer.url, "audiences": ["kube"], "certificateAuthority": &*self.keys.authority()},
             "claimMappings": {
                 "username": {"claim": "sub", "prefix": "oidc:"}, "groups": {"claim": "groups", "prefix": ""},
             },
@@ -80,7 +80,8 @@ impl Bed {
 
     fn issuer_at(&self, address: SocketAddr) -> TestIssuer {
         let (chain, key) = self.keys.server().expect("a certificate");
-        let set = KeySet { chain_pem: chain.as_bytes(), key_pem: key.as_bytes(), client_ca_pem: b"" };
+        let set =
+            KeySet { chain_pem: chain.as_bytes(), key_pem: key.as_bytes(), client_ca_pem: b"", proxy_ca_pem: b"" };
         let keys = Arc::new(TlsKeys::new(&set, clock()).expect("keys"));
         let documents = Arc::<Mutex<BTreeMap<String, Document>>>::default();
         let asked = Arc::<AtomicUsize>::default();
@@ -118,7 +119,7 @@ impl Bed {
         Place {
             issuer: issuer.url.clone(),
             discovery: format!("{}/.well-known/openid-configuration", issuer.url),
-            authority: Some(self.keys.authority().to_owned()),
+            authority: Some(self.keys.authority().to_string()),
         }
     }
 }
@@ -473,7 +474,7 @@ fn documents_that_are_not_taken() {
     issuer.says(discovery, good);
     assert_eq!(found(&place), Ok(1));
     let foreign = Bed::new("documents-foreign");
-    let why = found(&Place { authority: Some(foreign.keys.authority().to_owned()), ..place.clone() });
+    let why = found(&Place { authority: Some(foreign.keys.authority().to_string()), ..place.clone() });
     assert!(why.as_ref().is_err_and(|why| why.contains("invalid peer certificate")), "{why:?}");
     let why = found(&Place { authority: None, ..place });
     assert!(why.is_err(), "the host trusts no such authority: {why:?}");
