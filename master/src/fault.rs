@@ -151,10 +151,14 @@ impl Fault {
                 };
                 return Fault::invalid(call, call.kind, name, vec![problem.unwrap_or_else(other)]);
             }
+            // What is sealed is whole: a write is no remedy.
+            Refused::Damaged { why } if why.starts_with(SEALED) && call.verb != Verb::Create => {
+                return Fault::damaged(key, &why);
+            }
             Refused::Damaged { why } if object.is_some() => {
                 let mut status = Status::already_exists(resource, name);
-                let but = if why.starts_with(SEALED) { "it is" } else { "its file is damaged:" };
-                status.message.push_str(&format!(", but {but} {why}"));
+                let but = why.strip_prefix(SEALED).map_or_else(|| format!("its file is damaged: {why}"), str::to_owned);
+                status.message.push_str(&format!(", but {but}"));
                 status
             }
             Refused::Sealed { why } => Status::internal_error(format!(

@@ -15,6 +15,10 @@ const WORD: &str = "aHVudGVyMg==";
 
 fn bed(folder: &Path, key: Option<&Path>) -> Bed {
     let key = key.map(Path::to_owned);
+    // A thread of the master before may still hold the directory.
+    if let Ok(lock) = fs::File::open(folder.join("data/LOCK")) {
+        lock.lock().expect("it is free once that thread has ended");
+    }
     Bed::living_so(folder, |config| config.encryption_key = key)
 }
 
