@@ -1,5 +1,5 @@
-//! A program in a pod uses the API as it would on Kubernetes: kubectl, whose client-go finds server, token, authority and
-//! namespace by the pod's environment and files alone.
+//! A program in a pod uses the API as it would on Kubernetes: kubectl, whose client-go finds server, token, authority
+//! and namespace by the pod's environment and files alone.
 
 use crate::Test;
 use crate::bed::{Bed, Said};
@@ -99,8 +99,8 @@ fn client_in_a_pod(bed: &mut Bed) {
 /// What no role gives is refused; what a binding gives counts at once, for the program that runs.
 fn roles(bed: &Bed, admin: &Client, id: &str) {
     let why = format!(
-        "Error from server (Forbidden): configmaps is forbidden: User \"{WORKER}\" cannot list resource \"configmaps\" in \
-         API group \"\" in the namespace \"shop\""
+        "Error from server (Forbidden): configmaps is forbidden: User \"{WORKER}\" cannot list resource \"configmaps\" \
+         in API group \"\" in the namespace \"shop\""
     );
     refused(bed, id, "kubectl get configmaps", &why);
     let verbs = "--verb=get,list,watch,create,patch";
