@@ -214,6 +214,9 @@ pub enum Durable {
     Whole,
     /// The document without `status`, because a controller or an agent can observe the status again.
     WithoutStatus,
+    /// The document without the last `spec.renewTime`, because the holder of a lease renews it again. The time when the
+    /// holder took the lease stands in its place, for clients that expect a time there.
+    WithoutRenewal,
     /// Nothing: events, heartbeats.
     Nothing,
 }

@@ -59,6 +59,14 @@ pub fn stand_in(engine: &Engine, image: &str, port: u16) -> Result<(), String> {
     import(engine, &root, image, &[&command, "ENV PATH=/bin"])
 }
 
+/// An image of busybox and this kubectl, which needs no library.
+pub fn kubectl(engine: &Engine, image: &str, program: &Path) -> Result<(), String> {
+    let root = place().join("images/kubectl");
+    busybox(&root).map_err(|error| error.to_string())?;
+    fs::copy(program, root.join("bin/kubectl")).map_err(|error| format!("{}: {error}", program.display()))?;
+    import(engine, &root, image, &["ENV PATH=/bin"])
+}
+
 fn busybox(root: &Path) -> std::io::Result<()> {
     for part in ["bin", "etc", "tmp"] {
         fs::create_dir_all(root.join(part))?;

@@ -4,7 +4,7 @@ use crate::bed::{MASTER, Said, place};
 use coracle_tests::stock::kubectls;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -43,6 +43,10 @@ pub fn newest() -> Client {
 impl Client {
     pub fn name(&self) -> String {
         format!("kubectl 1.{} over {}", self.minor, if self.spdy { "SPDY" } else { "WebSocket" })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// A word for names of objects and files.

@@ -14,6 +14,7 @@ mod crate_kube;
 mod engine;
 mod helm;
 mod images;
+mod in_cluster;
 mod kubectl;
 mod lan;
 mod life;
@@ -51,6 +52,7 @@ const SUITES: &[&[Test]] = &[
     workloads::TESTS,
     clock::TESTS,
     secure::TESTS,
+    in_cluster::TESTS,
     services::TESTS,
     CRATE_KUBE,
 ];

@@ -38,8 +38,8 @@ pub trait Strategy: Send + Sync {
     /// Whether objects of this kind are known to claim nothing but a creation token.
     fn claims_nothing(&self) -> bool;
 
-    /// How much of the object goes to disk. The kind and the status decide. A label may only keep the whole object off
-    /// the disk: a start passes null instead of a stored object without a status.
+    /// How much of the object goes to disk. The kind and the status decide. A label or a namespace may only keep the
+    /// whole object off the disk: a start passes null instead of a stored object without a status.
     fn durable(&self, object: &Value) -> Durable;
 
     /// The effect of a DELETE.

@@ -9,6 +9,10 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+/// Of the spec of a lease: when the holder said the last time that it leads, and when it took the lease.
+const RENEWED: &str = "renewTime";
+const TAKEN: &str = "acquireTime";
+
 /// Writes the revision into the document.
 pub fn stamp(document: &mut Value, revision: Revision) {
     if let Some(metadata) = metadata_mut(document) {
@@ -202,6 +206,10 @@ pub fn durable_part(compact: &[u8], durable: Durable, revision: Option<Revision>
     if durable == Durable::WithoutStatus {
         fields.remove("status");
     }
+    let lease = fields.get("spec").filter(|_| durable == Durable::WithoutRenewal).and_then(|spec| taken(spec));
+    if let Some(lease) = &lease {
+        fields.insert("spec".into(), lease);
+    }
     match &owners {
         Some(Some(some)) => drop(metadata.insert("managedFields".into(), some)),
         Some(None) => drop(metadata.remove("managedFields")),
@@ -220,6 +228,16 @@ pub fn durable_part(compact: &[u8], durable: Durable, revision: Option<Revision>
 
 /// The fields of an object, as text.
 pub type Fields<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
+
+/// The spec of a lease as it was when the holder took it. None: nobody has renewed it.
+fn taken(spec: &RawValue) -> Option<Box<RawValue>> {
+    let mut spec: Fields = serde_json::from_str(spec.get()).ok()?;
+    spec.remove(RENEWED)?;
+    if let Some(at) = spec.get(TAKEN).copied() {
+        spec.insert(RENEWED.into(), at);
+    }
+    Some(to_raw_value(&spec).expect("a text, and what was JSON before"))
+}
 
 /// A list of field owners without the owners of status fields. None: the list has no such owners.
 fn outlasting(owners: &RawValue) -> Option<Option<Box<RawValue>>> {
@@ -247,6 +265,15 @@ pub fn keep_durable(document: &mut Value, durable: Durable) -> bool {
                 fields.remove("status");
             }
             remove_status_owners(document);
+            true
+        }
+        Durable::WithoutRenewal => {
+            if let Some(spec) = document.get_mut("spec").and_then(Value::as_object_mut)
+                && spec.remove(RENEWED).is_some()
+                && let Some(at) = spec.get(TAKEN).cloned()
+            {
+                spec.insert(RENEWED.to_owned(), at);
+            }
             true
         }
         Durable::Nothing => false,
@@ -433,6 +460,28 @@ mod tests {
         check(&whole, Durable::WithoutStatus, Some(Revision(7)), Some(&document(7, &one, "")));
         check(&whole, Durable::WithoutStatus, None, Some(&document(23, &one, "")));
         check("{}", Durable::WithoutStatus, Some(Revision(7)), Some("{}"));
+    }
+
+    #[test]
+    fn the_durable_part_of_a_lease_has_no_renewal() {
+        let lease = |taken: &str, renewed: &str| {
+            format!(r#"{{"kind":"Lease","metadata":{{}},"spec":{{{taken}"holderIdentity":"a"{renewed}}},"z":1}}"#)
+        };
+        let at = |name: &str, time: &str| format!(r#""{name}":"{time}""#);
+        let taken = format!("{},", at(TAKEN, "2026-01-01T00:00:00.000000Z"));
+        let renewed = |time: &str| format!(",{}", at(RENEWED, time));
+        for (taken, last, left) in [
+            (&*taken, &*renewed("2026-01-01T00:00:09.000000Z"), &*renewed("2026-01-01T00:00:00.000000Z")),
+            (&taken, "", ""),
+            ("", &renewed("2026-01-01T00:00:09.000000Z"), ""),
+        ] {
+            let (whole, expected) = (lease(taken, last), lease(taken, left));
+            let part = durable_part(whole.as_bytes(), Durable::WithoutRenewal, None);
+            assert_eq!(part.as_deref(), Some(expected.as_bytes()), "{whole}");
+            let mut document: Value = serde_json::from_str(&whole).expect("it is JSON");
+            assert!(keep_durable(&mut document, Durable::WithoutRenewal));
+            assert_eq!(compact(&document), expected.as_bytes(), "both ways agree");
+        }
     }
 
     #[test]

@@ -100,6 +100,10 @@ impl NewObject {
                 document::keep_durable(&mut object, durable);
                 DiskPart::Less(CompactText::of(&mut object))
             }
+            Durable::WithoutRenewal => {
+                document::keep_durable(&mut object, durable);
+                DiskPart::Less(CompactText::of(&mut object))
+            }
             Durable::Whole | Durable::WithoutStatus => DiskPart::Whole,
         };
         NewObject { text, part, durable, labels, claims }

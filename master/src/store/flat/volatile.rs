@@ -44,6 +44,9 @@ struct Facts<'a> {
     revision: u64,
     /// A part of it lies in a file.
     part: bool,
+    /// This part is all but the last renewal of a lease.
+    #[serde(default)]
+    renewed: bool,
     #[serde(borrow)]
     labels: Texts<'a>,
 }
@@ -111,8 +114,12 @@ fn facts(entry: &Entry) -> String {
         return "null".to_owned();
     }
     let labels: BTreeMap<&str, &str> = entry.stored.labels.iter().collect();
-    json!({"revision": entry.stored.revision.0, "part": entry.durable == Durable::WithoutStatus, "labels": labels})
-        .to_string()
+    let (part, renewed) = match entry.durable {
+        Durable::Whole | Durable::Nothing => (false, false),
+        Durable::WithoutStatus => (true, false),
+        Durable::WithoutRenewal => (true, true),
+    };
+    json!({"revision": entry.stored.revision.0, "part": part, "renewed": renewed, "labels": labels}).to_string()
 }
 
 /// None: no file belongs to this store, this run of the host and this very revision. The file is read line by line, so
@@ -147,7 +154,11 @@ fn kept_of(line: &[u8]) -> Option<(Key, Kept)> {
 
 impl Facts<'_> {
     fn outline(self) -> Outline {
-        let durable = if self.part { Durable::WithoutStatus } else { Durable::Nothing };
+        let durable = match (self.part, self.renewed) {
+            (false, _) => Durable::Nothing,
+            (true, false) => Durable::WithoutStatus,
+            (true, true) => Durable::WithoutRenewal,
+        };
         Outline { said: Some(Revision(self.revision)), durable, labels: self.labels.iter().collect() }
     }
 }

@@ -79,6 +79,7 @@ pub fn durable_of(key: &Key, _: &Value) -> Durable {
         "pods" if key.name.starts_with(char::is_uppercase) => Durable::Whole,
         "pods" => Durable::WithoutStatus,
         "events" => Durable::Nothing,
+        "leases" => Durable::WithoutRenewal,
         _ => Durable::Whole,
     }
 }
@@ -108,6 +109,7 @@ pub fn rules() -> StoreRules<'static> {
             row("services", "Service"),
             row("namespaces", "Namespace"),
             row("events", "Event"),
+            row("leases", "Lease"),
         ],
         claims: &claims_of,
         durable: &durable_of,

@@ -41,6 +41,53 @@ fn a_clean_restart_of_the_process_keeps_everything_and_its_watchers_go_on() {
     assert_eq!(tmpfs.tree(), [] as [&str; 0], "it is read once");
 }
 
+fn lease(holder: &str, taken: &str, renewed: &str) -> (Key, Value) {
+    let key = Key { resource: Resource::core("leases"), ..key("led") };
+    let spec = json!({"holderIdentity": holder, "acquireTime": taken, "renewTime": renewed});
+    let meta = json!({"name": "led", "namespace": "default"});
+    (key, json!({"apiVersion": "v1", "kind": "Lease", "metadata": meta, "spec": spec}))
+}
+
+#[test]
+fn a_lease_keeps_its_holder_when_the_master_is_killed_and_its_renewals_write_nothing() {
+    for closed in [false, true] {
+        let (disk, tmpfs) = (SimDisk::new(1), SimDisk::new(2));
+        let store = open(&disk, &tmpfs, "boot");
+        let (key, object) = lease("a", "t0", "t0");
+        let (durable, claims) = (Durable::WithoutRenewal, Vec::new());
+        let taken = store
+            .write(Write::Create { key: key.clone(), object, durable, claims: claims.clone() })
+            .expect("nobody leads");
+        let appends = store.health().figures.records;
+        let mut led = taken;
+        for at in ["t1", "t2"] {
+            let (key, object) = lease("a", "t0", at);
+            let seen = led.revision;
+            led = store.write(Write::Update { key, object, seen, durable, claims: claims.clone() }).expect("seen");
+        }
+        assert_eq!(store.health().figures.records, appends, "a renewal is no append");
+        if closed {
+            store.close().expect("the disk is well");
+        }
+        drop(store);
+        let store = open(&disk, &tmpfs, "boot");
+        let found = store.get(&key).expect("whole").expect("the lease is there");
+        let spec = |json: &[u8]| serde_json::from_slice::<Value>(json).expect("it is JSON")["spec"].clone();
+        let renewed = if closed { "t2" } else { "t0" };
+        assert_eq!(spec(&found.json), lease("a", "t0", renewed).1["spec"], "closed: {closed}");
+        // The next renewal writes nothing either, and the next holder is written.
+        let (appends, seen) = (store.health().figures.records, found.revision);
+        let (_, object) = lease("a", "t0", "t3");
+        let led = store
+            .write(Write::Update { key: key.clone(), object, seen, durable, claims: claims.clone() })
+            .expect("seen");
+        assert_eq!(store.health().figures.records, appends, "closed: {closed}");
+        let (_, object) = lease("b", "t4", "t4");
+        store.write(Write::Update { key: key.clone(), object, seen: led.revision, durable, claims }).expect("seen");
+        assert_eq!(store.health().figures.records, appends + 1, "closed: {closed}");
+    }
+}
+
 #[test]
 fn an_empty_segment_that_a_close_could_not_remove_costs_no_status() {
     let mut left = 0;
