@@ -1,6 +1,6 @@
 //! Bindings that were made before access rules counted, and ClusterRoles that would be gathered by the roles of every
-//! cluster. Whoever could reach the master could make them then, so they give nothing until somebody takes them:
-//! `coracle-master rbac adopt`.
+//! cluster. Every client could make such objects then, so the objects give nothing until an administrator adopts the
+//! objects: `coracle-master rbac adopt`.
 //!
 //! The file `keys/adoption.json` names them, with their uids. It also names objects that this version made at its first
 //! start: a store without any of them, such as a backup of an older version, begins anew. No request reaches the file.
@@ -48,8 +48,7 @@ impl Adoption {
             log::error!("{why}: bindings count again after `coracle-master rbac adopt`");
             None
         });
-        let made = ids(&*store, &bootstrap::resources(), true);
-        let known = read.filter(|read| made.iter().any(|id| read.known.contains(id)));
+        let known = read.filter(|read| has_one(&*store, &read.known));
         let is_first = known.is_none();
         let state = known.unwrap_or_else(|| Adopted {
             known: BTreeSet::new(),
@@ -161,6 +160,15 @@ fn read(folder: &KeyFolder) -> Result<Option<Adopted>, String> {
 
 fn id(stored: &Stored, object: &Value) -> Option<String> {
     Some(binding_id(&stored.key.namespace, &stored.key.name, object["metadata"]["uid"].as_str()?))
+}
+
+/// Whether an object with one of these ids is there. The first that is found is enough.
+fn has_one(store: &dyn Store, known: &BTreeSet<String>) -> bool {
+    let is_known = |stored: &Stored| {
+        let object: Option<Value> = serde_json::from_slice(&stored.json).ok();
+        object.and_then(|object| id(stored, &object)).is_some_and(|id| known.contains(&id))
+    };
+    bootstrap::resources().iter().any(|resource| store.list(resource, None).items.iter().any(is_known))
 }
 
 /// The ids of the objects that every cluster has, or of all others.

@@ -83,7 +83,7 @@ pub struct Call<'k> {
     pub party: Party,
     /// The client's identity; nobody until it is known.
     pub identity: Arc<Identity>,
-    /// What is told of it beside its answer, once it is carried out.
+    /// Facts about the request for the audit log, known once the request is carried out.
     pub told: RefCell<Told>,
 }
 

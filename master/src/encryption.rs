@@ -27,7 +27,7 @@ pub fn load(path: Option<&Path>) -> SealKeys {
     }
 }
 
-/// The text of a key file that nobody else may read.
+/// The text of a key file. Fails where other users can read the file.
 pub fn read(path: &Path) -> Result<String, String> {
     let shown = path.display();
     let failed = |error: io::Error| format!("{shown}: {error}");

@@ -37,6 +37,7 @@ pub mod secure_port;
 pub mod serve;
 pub mod state;
 pub mod store;
+mod store_rules;
 pub mod through;
 pub mod upkeep;
 pub mod usage;
@@ -59,18 +60,15 @@ use crate::doors::{DoorParts, Doors};
 use crate::making::Maker;
 use crate::secure_port::SecureState;
 use crate::serve::Serve;
-use crate::store::{FlatStore, KindRow, SealKeys, Sealing, SharedKeys, Sketch, Store, StoreRules};
+use crate::store::{FlatStore, SharedKeys, Store};
 use crate::upkeep::Upkeep;
 use coracle_api::kinds::{Kind, KindConflict, Kinds};
-use coracle_api::meta::{Durable, Key, Resource};
-use coracle_api::strategy::CREATION_TOKEN;
+use coracle_api::meta::Resource;
 use coracle_api::strategy::namespace::SYSTEM;
 use coracle_http::network;
 use coracle_http::{Limits, LocalLimits, local, system};
 use coracle_program::notify::notify;
-use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -102,6 +100,16 @@ pub fn run(config: &Config, shutdown: impl FnOnce()) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// The store, and who writes to it.
+struct Core {
+    store: FlatStore,
+    registry: Arc<Registry>,
+    adoption: Arc<Adoption>,
+    sealing: SharedKeys,
+    /// None: the keys cannot be used.
+    keys: Option<Arc<ClusterKeys>>,
+}
+
 /// Everything that can fail is tried in an order that leaves nothing behind; the error is one line.
 pub fn start(config: &Config) -> Result<Master, String> {
     let ports: Vec<&Limits> = [config.listen, config.secure_listen].iter().flatten().map(|_| &doors::LIMITS).collect();
@@ -113,9 +121,68 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let socket = config.admin_socket.display();
     // Before a directory is touched: a second master by mistake makes no second store.
     local::prepare(&config.admin_socket).map_err(|error| format!("--admin-socket {socket}: {error}"))?;
+    let Core { store, registry, adoption, sealing, keys } = core(config)?;
+    let shared: Arc<dyn Store> = Arc::new(store.clone());
+    // What keeps a store from being written to is said already.
+    let is_writable = store.frozen().is_none();
+    // A later start finds the objects there, and nobody waits for a look at each of them.
+    if is_writable && adoption.is_first {
+        furnish(&registry, &adoption);
+    }
+    if is_writable {
+        keys.iter().for_each(|keys| end_departed(keys, &*shared));
+    }
+    neighbours::tell_of_overlaps(config.service_cidr);
+    let agents = Agents::of_this_host(config.agent_sockets.clone());
+    let theirs = adoption.clone();
+    let gate = gate(config, registry.clone(), agents.clone())
+        .signing(keys.clone(), Some(may_request(registry.authorizer())))
+        .leaving_out(Arc::new(move || theirs.unadopted_roles()));
+    let outside = outside(config, keys.clone())?;
+    let authenticator = Arc::new(Authenticator::new(shared.clone(), keys.clone()).with_outside(outside));
+    let store::Health { damaged, edits, .. } = shared.health();
+    gate.tell_files("DamagedFile", &damaged, control::now(Instant::now()));
+    gate.tell_files("EditedFile", &edits, control::now(Instant::now()));
+    let (wakes, inbox) = control::wakes();
+    follow(&wakes, (&registry, &adoption, &authenticator), keys.as_ref());
+    let names = config.clone();
+    let upkeep = Upkeep::new(store.clone(), adoption.clone(), &config.data_dir)
+        .holding(keys.clone(), Box::new(move || server_names(&names)))
+        .sealing(config.encryption_key.clone(), sealing);
+    let (state, hearing) = (Arc::<SecureState>::default(), wakes.clone());
+    let serve = Serve::new(registry.clone(), keys.clone())
+        .asked_by(authenticator.clone())
+        .asking(agents.clone())
+        .kept_by(upkeep)
+        .secured_by(state.clone())
+        .recorded_by(Audit::new(config.audit.clone()))
+        .heard_by(Box::new(move |key| hearing.hear(key)))
+        .giving_back_what_a_start_took();
+    let (theirs, serve) = (keys.clone(), Arc::new(serve));
+    let doors = Doors::open(DoorParts { config, plain: listener, serve, authenticator, keys: theirs, agents, state })?;
+    if is_writable && !adoption.is_first {
+        furnish(&registry, &adoption);
+    }
+    // Last: they keep a processor busy for a while, and nobody who asks waits for them.
+    let control = match Control::start(shared, gate, (wakes, inbox)) {
+        Ok(control) => control,
+        Err(error) => {
+            doors.stop();
+            return Err(format!("start the controllers: {error}"));
+        }
+    };
+    log::info!(
+        "serving on {socket}{}",
+        doors.plain_address().map(|address| format!(" and http://{address}")).unwrap_or_default()
+    );
+    Ok(Master { store, registry, control, doors, keys })
+}
+
+/// Opens the store, and what decides about its objects.
+fn core(config: &Config) -> Result<Core, String> {
     let kinds = Arc::new(Kinds::builtin());
     let sealing = SharedKeys::new(encryption::load(config.encryption_key.as_deref()));
-    let store = open(config, &kinds, &sealing)?;
+    let store = store_rules::open(config, &kinds, &sealing)?;
     let shared: Arc<dyn Store> = Arc::new(store.clone());
     let maker = Arc::new(
         Maker::new(shared.clone(), config.service_cidr, config.node_ports)
@@ -134,63 +201,20 @@ pub fn start(config: &Config) -> Result<Master, String> {
     if let Some(keys) = &keys {
         registry.trust(keys.trust());
     }
-    let registry = Arc::new(registry);
-    // What keeps a store from being written to is said already.
-    if store.frozen().is_none() {
-        furnish(&registry, &adoption);
-        keys.iter().for_each(|keys| end_departed(keys, &*shared));
-    }
-    neighbours::tell_of_overlaps(config.service_cidr);
-    let agents = Agents::of_this_host(config.agent_sockets.clone());
-    let gate =
-        gate(config, registry.clone(), agents.clone()).signing(keys.clone(), Some(may_request(registry.authorizer())));
-    let outside = outside(config, keys.clone())?;
-    let authenticator = Arc::new(Authenticator::new(shared.clone(), keys.clone()).with_outside(outside));
-    let theirs = adoption.clone();
-    let gate = gate.leaving_out(Arc::new(move || theirs.unadopted_roles()));
-    let names = config.clone();
-    let upkeep = Upkeep::new(store.clone(), adoption.clone(), &config.data_dir)
-        .holding(keys.clone(), Box::new(move || server_names(&names)))
-        .sealing(config.encryption_key.clone(), sealing);
-    let state = Arc::<SecureState>::default();
-    let serve = Serve::new(registry.clone(), keys.clone())
-        .asked_by(authenticator.clone())
-        .asking(agents.clone())
-        .kept_by(upkeep)
-        .secured_by(state.clone());
-    let store::Health { damaged, edits, .. } = shared.health();
-    gate.tell_files("DamagedFile", &damaged, control::now(Instant::now()));
-    gate.tell_files("EditedFile", &edits, control::now(Instant::now()));
-    let (wakes, inbox) = control::wakes();
-    let (hearing, kinds_changed) = (wakes.clone(), wakes.clone());
+    Ok(Core { store, registry: Arc::new(registry), adoption, sealing, keys })
+}
+
+/// The controllers hear of changed kinds, adopted roles and keys.
+fn follow(
+    wakes: &Wakes,
+    (registry, adoption, authenticator): (&Arc<Registry>, &Adoption, &Arc<Authenticator>),
+    keys: Option<&Arc<ClusterKeys>>,
+) {
+    let (kinds_changed, adopted) = (wakes.clone(), wakes.clone());
     registry.follow_kinds(Box::new(move |_| kinds_changed.kinds_changed()));
     // What controllers know of unadopted roles is read with everything else.
-    let adopted = wakes.clone();
     adoption.follow(Box::new(move || adopted.kinds_changed()));
-    keys.iter().for_each(|keys| follow_keys(keys, (&registry, &authenticator), &wakes));
-    let serve = serve.heard_by(Box::new(move |key| hearing.hear(key))).giving_back_what_a_start_took();
-    let doors = Doors::open(DoorParts {
-        config,
-        plain: listener,
-        serve: Arc::new(serve.recorded_by(Audit::new(config.audit.clone()))),
-        authenticator,
-        keys: keys.clone(),
-        agents,
-        state,
-    })?;
-    // Last: they keep a processor busy for a while, and nobody who asks waits for them.
-    let control = match Control::start(shared, gate, (wakes, inbox)) {
-        Ok(control) => control,
-        Err(error) => {
-            doors.stop();
-            return Err(format!("start the controllers: {error}"));
-        }
-    };
-    log::info!(
-        "serving on {socket}{}",
-        doors.plain_address().map(|address| format!(" and http://{address}")).unwrap_or_default()
-    );
-    Ok(Master { store, registry, control, doors, keys })
+    keys.into_iter().for_each(|keys| follow_keys(keys, (registry, authenticator), wakes));
 }
 
 /// The outside issuers of a file. A file that is wrong is no reason to serve nothing: `status` tells of it.
@@ -296,78 +320,6 @@ fn gate(config: &Config, registry: Arc<Registry>, agents: Agents) -> Gate {
         .measured_by(agents)
 }
 
-fn open(config: &Config, kinds: &Kinds, sealing: &SharedKeys) -> Result<FlatStore, String> {
-    owner::refuse(&config.data_dir).map_err(|why| format!("--data-dir {why}"))?;
-    let limit = config.store_limit.unwrap_or_else(|| memory::store_share(memory::granted()));
-    let opened = with_rules(kinds, sealing.get(), |rules| {
-        FlatStore::open_within(&config.data_dir, config.admin_socket.parent(), rules, limit)
-    });
-    let opened = opened.map_err(|error| format!("--data-dir {error}"))?;
-    let fill = opened.store.health().fill;
-    log::info!("{}", held(opened.objects, &config.data_dir, &fill));
-    fill.warnings.iter().for_each(|warning| log::warn!("{warning}"));
-    Ok(opened.store)
-}
-
-/// The line of a start that names the limit of the store.
-fn held(objects: usize, data_dir: &Path, fill: &store::FillLevel) -> String {
-    let (held, most) = (store::megabytes(fill.bytes), store::megabytes(fill.bytes_max));
-    format!("{objects} objects in {}: {held} of the {most} that they may take (--store-limit)", data_dir.display())
-}
-
-/// What the store is told of the kinds.
-fn with_rules<T>(kinds: &Kinds, keys: SealKeys, with: impl FnOnce(&StoreRules) -> T) -> T {
-    let row = |kind: &Kind| KindRow {
-        resource: kind.resource.clone(),
-        api_version: kind.api_version().into(),
-        kind: kind.kind.clone(),
-    };
-    with(&StoreRules {
-        kinds: kinds.stored().map(row).collect(),
-        claims: &|key, object: &Value| match kinds.by_resource(&key.resource) {
-            Some(kind) => prepare::claims(kind, object),
-            None => prepare::token(&key.resource, object).into_iter().collect(),
-        },
-        fault: &|key, object| prepare::fault(kinds.by_resource(&key.resource)?, object),
-        edited: &|key, object| edited(kinds, key, object),
-        home: &home,
-        durable_by_sketch: &|key, sketch| durable_by_sketch(kinds, key, sketch),
-        durable: &|key, object| {
-            kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| kind.strategy.durable(object))
-        },
-        sealing: sealing_by(keys),
-    })
-}
-
-/// What is sealed on the disk.
-fn sealing_by(keys: SealKeys) -> Sealing {
-    Sealing { resources: Arc::new([Resource::core("secrets")]), keys }
-}
-
-/// A file that a person wrote while no master ran. One with a uid stands for the object that it was made from.
-fn edited(kinds: &Kinds, key: &Key, object: Value) -> Result<Value, String> {
-    let Some(kind) = kinds.by_resource(&key.resource) else { return Ok(object) };
-    let made = making::by_hand(|making| prepare::by_hand(kind, key, object, None, making))
-        .map_err(|error| format!("/dev/urandom: {error}"))?;
-    made.map_err(|unfit| unfit.to_string())
-}
-
-/// The namespace that an object lies in, where it has to be there before it.
-fn home(key: &Key) -> Option<Key> {
-    let made_later = SYSTEM.contains(&&*key.namespace);
-    let namespace =
-        || Key { resource: Resource::core("namespaces"), namespace: String::new(), name: key.namespace.clone() };
-    (!key.namespace.is_empty() && !made_later).then(namespace)
-}
-
-/// The facts about a loaded object that are known without reading it whole.
-fn durable_by_sketch(kinds: &Kinds, key: &Key, sketch: &Sketch) -> Option<Durable> {
-    let tokenless = sketch.metadata.annotations.get(CREATION_TOKEN).is_none();
-    let Some(kind) = kinds.by_resource(&key.resource) else { return tokenless.then_some(Durable::Whole) };
-    let strategy = &kind.strategy;
-    (tokenless && sketch.status.is_none() && strategy.claims_nothing()).then(|| strategy.durable(&Value::Null))
-}
-
 impl Master {
     /// Where the plain port is, when there is one.
     pub fn address(&self) -> Option<SocketAddr> {
@@ -399,17 +351,5 @@ impl Master {
             Ok(()) => log::info!("stopped"),
             Err(error) => log::error!("close the store: {error}"),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_start_names_the_limit_of_the_store() {
-        let fill = store::FillLevel { bytes: 3 << 19, bytes_max: 128 << 20, warnings: Vec::new() };
-        let said = "7 objects in /var/lib/m: 1.5 MB of the 128 MB that they may take (--store-limit)";
-        assert_eq!(held(7, Path::new("/var/lib/m"), &fill), said);
     }
 }

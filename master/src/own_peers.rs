@@ -138,9 +138,9 @@ mod tests {
 
     #[test]
     fn peers_of_this_host() {
-        let agents = Agents::of_this_host(std::env::temp_dir().join("coracle-no-agents"));
-        let peers = OwnPeers::start(agents).expect("a thread");
-        peers.ranges.write().expect("nobody panicked").push(Cidr::parse("10.244.3.0/24").expect("a range"));
+        let (wake, _woken) = sync_channel(1);
+        let ranges = vec![Cidr::parse("10.244.3.0/24").expect("a range")];
+        let peers = OwnPeers { ranges: Arc::new(RwLock::new(ranges)), addresses: Mutex::default(), wake };
         let own = host::addresses().into_iter().map(|address| (address.to_string(), true));
         let others = [("127.9.9.9", true), ("::ffff:127.0.0.1", true), ("10.244.3.7", true), ("192.0.2.77", false)];
         for (address, expected) in own.chain(others.map(|(address, own)| (address.to_owned(), own))) {

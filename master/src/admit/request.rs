@@ -47,7 +47,7 @@ impl AdmissionRequest<'_> {
     }
 }
 
-/// The plugins of Kubernetes that run where somebody asks for them.
+/// The admission plugins that are off unless an option turns them on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AdmissionOptions {
     /// No service takes an external address that it does not have.

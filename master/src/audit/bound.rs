@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Refusals at once of one client. Clients that nobody knows are one.
+/// Refusals at once of one client. All unknown clients count as one client.
 const BURST: f64 = 60.0;
 /// Refusals a second after that.
 const RATE: f64 = 0.2;

@@ -43,7 +43,7 @@ pub struct BootstrapObject {
 /// What becomes of a stored object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reconciled {
-    /// It has all that it should have, or people keep it as it is.
+    /// The stored object has every rule of the expected object, or is annotated against changes.
     Same,
     Changed(Value),
     /// It binds another role, which no update may change.

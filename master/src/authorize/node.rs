@@ -45,7 +45,7 @@ pub trait NodeObjects {
     /// The pods that are bound to a node.
     fn pods(&self, node: &str) -> Arc<Vec<Arc<PodReferences>>>;
 
-    /// None: it is not there, or nobody can read it.
+    /// None: the object is absent or damaged.
     fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Value>;
 }
 

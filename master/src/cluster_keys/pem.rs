@@ -4,7 +4,7 @@ use coracle_schema::base64;
 
 /// Of a line in PEM.
 const LINE_LETTERS: usize = 64;
-/// Blocks that are read of one text.
+/// The most PEM blocks in one text.
 const BLOCKS_MAX: usize = 100;
 
 /// `-----BEGIN label-----`.

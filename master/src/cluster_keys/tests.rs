@@ -57,9 +57,10 @@ pub fn keys(name: &str) -> ClusterKeys {
 
 fn registry(dir: &Path) -> (FlatStore, Registry) {
     let kinds = Arc::new(Kinds::builtin());
-    let store = crate::with_rules(&kinds, crate::store::SealKeys::Off, |rules| FlatStore::open(dir, None, rules))
-        .expect("a store")
-        .store;
+    let store =
+        crate::store_rules::with_rules(&kinds, crate::store::SealKeys::Off, |rules| FlatStore::open(dir, None, rules))
+            .expect("a store")
+            .store;
     let shared: Arc<dyn Store> = Arc::new(store.clone());
     let cidr = Cidr::parse("10.96.0.0/16").expect("a network");
     let maker = Maker::new(shared.clone(), cidr, NodePorts::default()).expect("a random device");

@@ -7,7 +7,7 @@
 //!
 //! Cut anywhere, the file has every key that something is sealed by, and the command can be run again.
 
-use super::{Answered, Outcome, ask, open};
+use super::reach::{Answered, Outcome, ask, open};
 use crate::cluster_keys::files::KeyFolder;
 use crate::config::{Config, EncryptionDeed};
 use crate::encryption::{self, load, new_line, read, with_new, with_none};

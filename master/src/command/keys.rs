@@ -3,7 +3,8 @@
 //! They read and write the files of the keys as the owner of the data directory, whether a master runs or not. A
 //! running master is told of a changed list; it would notice by itself some seconds later.
 
-use super::{Outcome, rotation};
+use super::reach::{Outcome, ask};
+use super::rotation;
 use crate::cluster_keys::files::read_any;
 use crate::cluster_keys::tokens::TokenList;
 use crate::cluster_keys::{ClusterKeys, KeyOptions, TOKENS, certificate, pem};
@@ -73,7 +74,7 @@ pub fn run(config: &Config, deed: &Credentials) -> Result<Outcome, String> {
 
 /// Tells a running master that the files of the keys have changed. One that cannot be told notices by itself.
 pub fn told(config: &Config, outcome: Outcome) -> Outcome {
-    match super::ask(config, "POST", KEYS) {
+    match ask(config, "POST", KEYS) {
         Ok(_) => outcome,
         Err(why) => {
             let text = format!("{}\nthe master is not told, and notices within ten seconds: {why}", outcome.text);

@@ -3,8 +3,8 @@
 //! They write the files as the owner of the data directory and tell a running master, which takes the files up without
 //! dropping a connection. Certificates of this host are made by the running master, which knows its own names.
 
-use super::Outcome;
 use super::keys::{admin_is_ours, as_owner, refresh_admin, told, with_keys};
+use super::reach::{Outcome, ask};
 use crate::cluster_keys::authorities::Stage;
 use crate::cluster_keys::issued::IssuedList;
 use crate::cluster_keys::{ClusterKeys, KeyOptions};
@@ -40,7 +40,7 @@ fn report(keys: &ClusterKeys) -> Result<KeysReport, String> {
 
 fn renew(config: &Config) -> Result<Outcome, String> {
     // A running master knows the names that it was started with.
-    if super::ask(config, "POST", RENEW_KEYS)?.is_none() {
+    if ask(config, "POST", RENEW_KEYS)?.is_none() {
         let names = crate::server_names(config);
         owner::as_owner(&config.data_dir, || {
             let options = KeyOptions { names: names.clone(), ..crate::keys_of(config) };

@@ -146,7 +146,8 @@ mod tests {
     /// Of a store in memory, with uids that differ.
     fn registry() -> Arc<Registry> {
         let kinds = Arc::new(Kinds::builtin());
-        let store: Arc<dyn Store> = Arc::new(crate::with_rules(&kinds, SealKeys::Off, FlatStore::in_memory));
+        let store: Arc<dyn Store> =
+            Arc::new(crate::store_rules::with_rules(&kinds, SealKeys::Off, FlatStore::in_memory));
         let cidr = Cidr::parse("10.0.0.0/8").expect("a network");
         let maker = Maker::new(store.clone(), cidr, NodePorts::default()).expect("a random device");
         Arc::new(Registry::new(kinds, store, Arc::new(maker)))

@@ -41,7 +41,7 @@ pub struct Effort {
     pub looks: u64,
     /// Writes that were decided.
     pub intents: u64,
-    /// Writes that a controller has no right to: a fault of its role or its name.
+    /// Writes that the role of a controller does not allow: a fault of the role or of the name.
     pub unrighted: u64,
 }
 

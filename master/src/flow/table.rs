@@ -43,7 +43,7 @@ impl FlowTable {
         FlowTable { schemas, levels }
     }
 
-    /// The uids of the schema of administrators, and of its level.
+    /// The uids of the flow schema `exempt` and of the priority level `exempt`.
     pub(super) fn exempt(&self) -> (String, String) {
         let schema = self.schemas.iter().find(|schema| schema.name == EXEMPT).map(|schema| schema.uid.clone());
         let level = self.levels.get(EXEMPT).map(|level| level.uid.clone());

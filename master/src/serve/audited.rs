@@ -50,7 +50,7 @@ impl Trail {
         self.version = named.to_owned();
     }
 
-    /// The words of a refusal because of who asks. Those of others may repeat values of a document.
+    /// The message of a refusal of the identity. The messages of other refusals may repeat values of a document.
     pub fn failed(&mut self, fault: &Fault) {
         if !self.is_kept() {
             return;

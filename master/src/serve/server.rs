@@ -107,7 +107,7 @@ impl Serve {
         Serve { secure, ..self }
     }
 
-    /// The record of who asked for what.
+    /// Requests are recorded in this audit log.
     pub fn recorded_by(self, audit: Audit) -> Serve {
         Serve { audit: Arc::new(audit), ..self }
     }

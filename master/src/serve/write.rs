@@ -126,7 +126,7 @@ pub fn commit(serve: &Serve, call: &Call, change: &Change<'_, Fault>, terms: &Te
     Ok(committed)
 }
 
-/// What the audit log hears of it.
+/// Tells the audit log the name of the object and the notes of the admission.
 fn told(call: &Call, committed: &Committed) {
     let (name, notes) = (committed.stored.key.name.clone(), committed.notes.clone());
     call.told.replace(Told { name, notes });

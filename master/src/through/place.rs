@@ -54,7 +54,7 @@ impl NodePlace {
     }
 }
 
-/// The place of a pod, if its node runs it there.
+/// The address of a pod. Fails if the address is outside the pod range of its node.
 pub fn of_pod(pod: &Pod, at: SocketAddr, places: &dyn KnownPlaces) -> Result<SocketAddr, ProxyError> {
     let node = node(places, &pod.spec.node_name)?;
     if !pod.spec.host_network {

@@ -30,7 +30,7 @@ pub struct LevelVersion {
     pub version: Version,
 }
 
-/// What a namespace asks of its pods.
+/// The levels of Pod Security that a namespace asks of its pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     pub enforce: LevelVersion,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Groups of one user: a token has no room for more.
 const GROUPS_MAX: usize = 1024;
 
-/// What is asked of the tokens of an issuer, and what is made of them.
+/// The rules for the tokens of an issuer, and the identity that a token gives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
     pub audiences: Vec<String>,

@@ -36,7 +36,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// As long as Kubernetes keeps requests that were decided, and requests that nobody looks at.
 const DECIDED_LIFE: Duration = HOUR;
 const PENDING_LIFE: Duration = Duration::from_secs(24 * 3600);
-/// Of a request that waits for its signer.
+/// A request that waits for its signer has no end.
 const FOR_EVER: Duration = Duration::MAX;
 
 /// The part of a request that is looked at again.

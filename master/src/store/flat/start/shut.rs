@@ -14,7 +14,7 @@ pub struct ShutFiles {
     pub files: BTreeMap<Key, Damage>,
     /// Files that the journal says nothing of.
     pub silent: Counted,
-    /// What the journal says of the others.
+    /// The counts of the records in the journal.
     pub journaled: Counted,
 }
 
