@@ -8,7 +8,7 @@ AGAIN_AS_ROOT := --config "target.'cfg(unix)'.runner=['$(CURDIR)/tests/again.sh'
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,--config "target.'cfg(unix)'.runner=['sudo','-E']")
 
 # make run and make test are the two commands of README.md; the others are for who works on it.
-.PHONY: run stop test check some rooms e2e e2e-podman test-clients simulate test-crash deb test-packages test-vm bench bench-churn bench-net bench-store bench-api conformance
+.PHONY: run stop test check some rooms e2e e2e-podman test-clients simulate test-crash test-hostile deb test-packages test-vm bench bench-churn bench-net bench-store bench-api conformance
 
 run:
 	packaging/demo.sh run
@@ -62,6 +62,10 @@ simulate:
 test-crash:
 	packaging/prerequisites.sh crash
 	cargo test -p coracle-tests --features block --test crash $(AS_ROOT)
+
+# A million connections of strangers, half against the network side alone and half against a master: some hours; CORACLE_CONNECTIONS=20000 for less.
+test-hostile:
+	CORACLE_CONNECTIONS=$${CORACLE_CONNECTIONS:-1000000} cargo test --profile bench -p coracle-tests --test it -- hostile:: --nocapture
 
 deb:
 	packaging/deb.sh

@@ -96,7 +96,8 @@ pub fn script(targets: &Targets<'_>, dice: &mut Dice) -> Script {
         _ => Protocol::Unknown,
     };
     let handshake = handshake(dice);
-    let endless = if end == End::Awaits { &[] } else { targets.endless };
+    // Requests behind one that does not end are not read, and so is not the end of what its client sends.
+    let endless = if matches!(end, End::Awaits | End::HalfCloses) { &[] } else { targets.endless };
     let targets = Targets { endless, ..*targets };
     let mut parts = match protocol {
         Protocol::Http2 => http2::parts(&targets, dice),
@@ -182,7 +183,8 @@ mod tests {
         assert!(has(&|script| script.pause_ms > 0) > 20);
         let watches = |script: &Script| script.parts.concat().windows(6).any(|part| part == b"/watch");
         assert!(has(&|script| watches(script)) > 100);
-        assert_eq!(has(&|script| watches(script) && script.end == End::Awaits), 0, "nobody would end it");
+        let waits = |script: &Script| matches!(script.end, End::Awaits | End::HalfCloses);
+        assert_eq!(has(&|script| watches(script) && waits(script)), 0, "nobody would end it");
         let again = script(&TARGETS, &mut Dice::of(7));
         assert_eq!(format!("{again:?}"), format!("{:?}", scripts[7]), "a seed is a script");
     }

@@ -1,6 +1,6 @@
 //! The server that is attacked: a process of its own, so that what it holds can be read off it and a crash is seen.
 
-use crate::tls::Leaf;
+use crate::tls::{self, Asker, HTTP_1, Leaf};
 use crate::transcript::Bed;
 use bytes::Bytes;
 use coracle_http::channel::{Sender, channel};
@@ -66,7 +66,11 @@ impl Subject {
             .env(SERVE_IN, &folder)
             .env("RUST_BACKTRACE", "1")
             // As `coracle_program::resident` sets it for the programs.
-            .envs([("MALLOC_ARENA_MAX", "1"), ("MALLOC_MMAP_THRESHOLD_", "131072"), ("MALLOC_TRIM_THRESHOLD_", "131072")])
+            .envs([
+                ("MALLOC_ARENA_MAX", "1"),
+                ("MALLOC_MMAP_THRESHOLD_", "131072"),
+                ("MALLOC_TRIM_THRESHOLD_", "131072"),
+            ])
             .env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0")
             .stdin(Stdio::piped())
             .stdout(output.try_clone().expect("a descriptor"))
@@ -113,7 +117,7 @@ impl Subject {
                     "/api/v1beta1/pods",
                     "/metrics",
                 ],
-                endless: &["/api/v1/namespaces/default/pods?watch=1", "/api/v1/events?watch=1"],
+                endless: &["/api/v1/namespaces/default/configmaps?watch=1", "/api/v1/configmaps?watch=1"],
                 credentials: &["Bearer aaaaaa.0123456789abcdef", "Bearer eyJhbGciOiJSUzI1NiJ9.e30.AA", "Basic YTpi"],
             },
         }
@@ -142,15 +146,12 @@ impl Subject {
     /// What it holds when no client is left and no handler runs.
     pub fn rests(&self) -> Holding {
         let pid = self.child.lock().unwrap().id();
-        self.until("its handlers and connections end", |_| {
-            let sockets = fs::read_to_string(format!("/proc/{pid}/net/tcp")).ok()?;
-            // State 1: established; its port on this side.
-            let port = format!(":{:04X} ", self.address.port());
-            let open = sockets.lines().skip(1).filter(|line| {
-                let words: Vec<&str> = line.split_whitespace().collect();
-                words.len() > 3 && format!("{} ", words[1]).ends_with(&port) && words[3] == "01"
-            });
-            (open.count() == 0 && !threads(pid).iter().any(|name| name == REQUEST_THREAD)).then_some(())
+        self.until("its handlers and connections end", |subject| {
+            if subject.connections(pid)? > 0 {
+                subject.publish();
+                return None;
+            }
+            (!threads(pid).iter().any(|name| name == REQUEST_THREAD)).then_some(())
         });
         let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the kernel says it");
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it says that");
@@ -158,6 +159,34 @@ impl Subject {
             threads: threads(pid).len(),
             descriptors: descriptors(pid),
             resident_kb: resident.split_whitespace().next().and_then(|kb| kb.parse().ok()).expect("a number"),
+        }
+    }
+
+    /// Those that the server has not closed.
+    fn connections(&self, pid: u32) -> Option<usize> {
+        const ESTABLISHED: &str = "01";
+        const CLOSE_WAIT: &str = "08";
+        let sockets = fs::read_to_string(format!("/proc/{pid}/net/tcp")).ok()?;
+        let port = format!(":{:04X}", self.address.port());
+        let open = sockets.lines().skip(1).filter(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words.len() > 3 && words[1].ends_with(&port) && [ESTABLISHED, CLOSE_WAIT].contains(&words[3])
+        });
+        Some(open.count())
+    }
+
+    /// An event for all watches of a master. A client that has sent something behind a watch, and left, is noticed when
+    /// it is sent something; without an event by the kernel, a minute later.
+    fn publish(&self) {
+        if self.which == Which::Master {
+            let config = tls::config(&self.authority, Some(&self.leaves[0]), HTTP_1);
+            let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"told"}}"#;
+            let maps = "/api/v1/namespaces/default/configmaps";
+            for (method, path) in [("POST", maps.to_owned()), ("DELETE", format!("{maps}/told"))] {
+                let mut asker = Asker::new(self.address, config.clone(), "Connection: close\r\n".to_owned());
+                let (code, answer) = asker.ask(method, &path, body);
+                assert!(code < 300, "{method} {path}: {code} {}", String::from_utf8_lossy(&answer));
+            }
         }
     }
 
@@ -198,7 +227,8 @@ impl Drop for Subject {
 fn descriptors(pid: u32) -> Vec<String> {
     let links = fs::read_dir(format!("/proc/{pid}/fd")).expect("the kernel lists them").flatten();
     let links = links.filter_map(|link| fs::read_link(link.path()).ok());
-    let kind = |path: PathBuf| path.to_string_lossy().trim_end_matches(|c: char| c.is_ascii_digit() || c == ']').to_owned();
+    let kind =
+        |path: PathBuf| path.to_string_lossy().trim_end_matches(|c: char| c.is_ascii_digit() || c == ']').to_owned();
     let mut kinds: Vec<String> = links.map(kind).collect();
     kinds.sort();
     kinds
@@ -241,7 +271,7 @@ fn serve_master(folder: &Path) {
     };
     make_private(&config.data_dir);
     let master = coracle_master::start(&config).expect("it starts");
-    publish(folder, &keys_of(&config.data_dir), master.secure_address().expect("it listens"));
+    show(folder, &keys_of(&config.data_dir), master.secure_address().expect("it listens"));
     wait_for_the_end();
     master.stop();
 }
@@ -256,7 +286,7 @@ fn keys_of(data_dir: &Path) -> ClusterKeys {
 }
 
 /// What the other side has to know; the address last.
-fn publish(folder: &Path, keys: &ClusterKeys, address: SocketAddr) {
+fn show(folder: &Path, keys: &ClusterKeys, address: SocketAddr) {
     let write = |name: &str, text: &str| fs::write(folder.join(name), text).expect("a file");
     write("ca.crt", keys.authority());
     for (number, (user, group)) in LEAVES.iter().enumerate() {
@@ -290,14 +320,13 @@ fn serve_bare(folder: &Path) {
     keys.renew_server(&coracle_master::server_names(&config)).expect("a certificate");
     let (chain, key) = keys.server().expect("a certificate");
     let authorities = keys.client_authorities_pem().expect("an authority");
-    let set =
-        KeySet { chain_pem: chain.as_bytes(), key_pem: key.as_bytes(), client_ca_pem: authorities.as_bytes() };
+    let set = KeySet { chain_pem: chain.as_bytes(), key_pem: key.as_bytes(), client_ca_pem: authorities.as_bytes() };
     let clock = Arc::new(|| Duration::from_secs(1_780_000_000));
     let tls = TlsPort { keys: Arc::new(TlsKeys::new(&set, clock).expect("keys")), is_revoked: Arc::new(|_| false) };
     let identify: Identify = everybody_is(Identity::anonymous());
     let listener = network::listen(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
     let plane = network::start(listener, handler(), Port::secure(short(), identify, tls)).expect("it serves");
-    publish(folder, &keys, plane.address);
+    show(folder, &keys, plane.address);
     wait_for_the_end();
     plane.stop();
 }
