@@ -182,7 +182,7 @@ impl Subject {
             let config = tls::config(&self.authority, Some(&self.leaves[0]), HTTP_1);
             let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"told"}}"#;
             let maps = "/api/v1/namespaces/default/configmaps";
-            for (method, path) in [("POST", maps.to_owned()), ("DELETE", format!("{maps}/told"))] {
+            for (method, path, body) in [("POST", maps.to_owned(), body), ("DELETE", format!("{maps}/told"), "")] {
                 let mut asker = Asker::new(self.address, config.clone(), "Connection: close\r\n".to_owned());
                 let (code, answer) = asker.ask(method, &path, body);
                 assert!(code < 300, "{method} {path}: {code} {}", String::from_utf8_lossy(&answer));

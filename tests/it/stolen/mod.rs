@@ -2,16 +2,17 @@
 //! verb of every kind and subresource that discovery names, in every version, on what is its own and on what is others',
 //! and may do what the lists here say, and nothing else.
 
-use crate::tls::{self, Asker, HTTP_1, Leaf};
-use crate::transcript::{self, Bed};
-use coracle_master::cluster_keys::{ClusterKeys, KeyOptions};
-use coracle_master::config::SecureClients;
-use coracle_schema::base64;
+mod scene;
+mod walk;
+
+use crate::tls::Asker;
+use crate::transcript;
+use scene::Scene;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::Read;
-use std::net::SocketAddr;
 use std::time::Instant;
+use walk::{Try, allowed, walk};
 
 /// What whoever is known may do, as Kubernetes has it.
 const KNOWN: &[&str] = &[
@@ -26,12 +27,73 @@ const KNOWN_PAGES: &[&str] = &["/api/*", "/apis/*", "/healthz", "/livez", "/open
 /// Of a pod whose account has no role: the keys that verify tokens, in addition.
 const POD_PAGES: &[&str] = &["/.well-known/openid-configuration", "/openid/v1/jwks"];
 
-/// Of a node; `own`: of itself and its pods alone.
+/// Of a node; `own`: of itself and its pods alone; `list one`: with the name in a field selector.
 const NODE: &[&str] = &[
     "create certificatesigningrequests.certificates.k8s.io",
+    "create csinodes.storage.k8s.io own",
+    "create events",
+    "create events.events.k8s.io",
+    "create leases.coordination.k8s.io own",
+    "create localsubjectaccessreviews.authorization.k8s.io",
+    "create nodes own",
+    "create pods/eviction own",
+    "create serviceaccounts/token own",
+    "create subjectaccessreviews.authorization.k8s.io",
+    "create tokenreviews.authentication.k8s.io",
+    "delete csinodes.storage.k8s.io own",
+    "delete leases.coordination.k8s.io own",
+    "delete pods own",
     "get certificatesigningrequests.certificates.k8s.io",
+    "get configmaps own",
+    "get csidrivers.storage.k8s.io",
+    "get csinodes.storage.k8s.io own",
+    "get endpoints",
+    "get leases.coordination.k8s.io own",
+    "get nodes own",
+    "get persistentvolumeclaims own",
+    "get pods own",
+    "get runtimeclasses.node.k8s.io",
+    "get secrets own",
+    "get serviceaccounts own",
+    "get services",
     "list certificatesigningrequests.certificates.k8s.io",
+    "list csidrivers.storage.k8s.io",
+    "list one certificatesigningrequests.certificates.k8s.io",
+    "list one configmaps own",
+    "list one csidrivers.storage.k8s.io",
+    "list one nodes own",
+    "list one runtimeclasses.node.k8s.io",
+    "list one secrets own",
+    "list one services",
+    "list runtimeclasses.node.k8s.io",
+    "list services",
+    "patch csinodes.storage.k8s.io own",
+    "patch events",
+    "patch events.events.k8s.io",
+    "patch leases.coordination.k8s.io own",
+    "patch nodes own",
+    "patch nodes/status own",
+    "patch persistentvolumeclaims/status own",
+    "patch pods/status own",
+    "update csinodes.storage.k8s.io own",
+    "update events",
+    "update events.events.k8s.io",
+    "update leases.coordination.k8s.io own",
+    "update nodes own",
+    "update nodes/status own",
+    "update persistentvolumeclaims/status own",
+    "update pods/status own",
     "watch certificatesigningrequests.certificates.k8s.io",
+    "watch csidrivers.storage.k8s.io",
+    "watch one certificatesigningrequests.certificates.k8s.io",
+    "watch one configmaps own",
+    "watch one csidrivers.storage.k8s.io",
+    "watch one nodes own",
+    "watch one runtimeclasses.node.k8s.io",
+    "watch one secrets own",
+    "watch one services",
+    "watch runtimeclasses.node.k8s.io",
+    "watch services",
 ];
 
 /// Of a token for joining.
@@ -39,221 +101,15 @@ const JOINING: &[&str] = &[
     "create certificatesigningrequests.certificates.k8s.io",
     "get certificatesigningrequests.certificates.k8s.io",
     "list certificatesigningrequests.certificates.k8s.io",
+    "list one certificatesigningrequests.certificates.k8s.io",
     "watch certificatesigningrequests.certificates.k8s.io",
+    "watch one certificatesigningrequests.certificates.k8s.io",
 ];
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const BOOTSTRAP: &str = "abcdef.0123456789abcdef";
 const LATE: &str = "fedcba.0123456789abcdef";
-
-/// A master with two nodes, each with a pod and what the pod uses.
-struct Scene {
-    bed: Bed,
-    secure: SocketAddr,
-    keys: ClusterKeys,
-}
-
-impl Scene {
-    fn new() -> Scene {
-        let bed = Bed::set_up(|config| {
-            config.workloads = false;
-            config.secure_listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-            config.secure_clients = SecureClients::Network;
-        });
-        let secure = bed.secure_address();
-        let data_dir = bed.folder.join("data");
-        let keys = ClusterKeys::of_directory(KeyOptions { data_dir, ..KeyOptions::default() }).expect("keys");
-        let scene = Scene { bed, secure, keys };
-        let core = |plural: &str| format!("/api/v1/namespaces/default/{plural}");
-        for (name, node) in [("own", "n"), ("theirs", "m")] {
-            let taint = json!({"key": "keeper", "effect": "NoSchedule"});
-            scene.make("/api/v1/nodes", json!({"metadata": {"name": node}, "spec": {"taints": [taint]}}));
-            for plural in ["serviceaccounts", "secrets", "configmaps"] {
-                scene.make(&core(plural), json!({"metadata": {"name": name}}));
-            }
-            let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
-            scene.make(&core("persistentvolumeclaims"), json!({"metadata": {"name": name}, "spec": claim}));
-            let volumes = json!([
-                {"name": "a", "secret": {"secretName": name}},
-                {"name": "b", "configMap": {"name": name}},
-                {"name": "c", "persistentVolumeClaim": {"claimName": name}},
-            ]);
-            let spec = json!({
-                "nodeName": node, "serviceAccountName": name, "volumes": volumes,
-                "containers": [{"name": "c", "image": "i"}],
-            });
-            scene.make(PODS, json!({"metadata": {"name": name}, "spec": spec}));
-            let lease = json!({"metadata": {"name": node}, "spec": {"holderIdentity": node}});
-            scene.make("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", lease);
-        }
-        scene
-    }
-
-    fn make(&self, path: &str, object: Value) -> Value {
-        let (code, answer) = self.admin("POST", path, &object.to_string());
-        assert_eq!(code, 201, "{path} {object}: {answer}");
-        answer
-    }
-
-    /// As the administrator, on the plain port.
-    fn admin(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
-        let headers = [("Content-Type".to_owned(), "application/json".to_owned())];
-        let reply = transcript::ask(self.bed.network(), method, path, &headers, body);
-        (reply.code, serde_json::from_slice(&reply.body).unwrap_or_default())
-    }
-
-    fn with_token(&self, token: &str) -> Asker {
-        let config = tls::config(self.keys.authority(), None, HTTP_1);
-        Asker::new(self.secure, config, format!("Authorization: Bearer {token}\r\n"))
-    }
-
-    fn node(&self, name: &str) -> Asker {
-        let (user, groups) = (format!("system:node:{name}"), ["system:nodes".to_owned()]);
-        let (chain, key) = self.keys.sign_client(&user, &groups, None).expect("a certificate");
-        Asker::new(self.secure, tls::config(self.keys.authority(), Some(&Leaf { chain, key }), HTTP_1), String::new())
-    }
-
-    /// As the pod has it in its file.
-    fn pod_token(&self, name: &str) -> String {
-        let bound = json!({"kind": "Pod", "apiVersion": "v1", "name": name});
-        let path = format!("/api/v1/namespaces/default/serviceaccounts/{name}/token");
-        let answer = self.make(&path, json!({"spec": {"boundObjectRef": bound}}));
-        answer["status"]["token"].as_str().expect("a token").to_owned()
-    }
-
-    /// `expiration`: of a time's form.
-    fn bootstrap_token(&self, token: &str, expiration: &str) {
-        let (id, secret) = token.split_once('.').expect("an id and a secret");
-        let fields = [
-            ("token-id", id),
-            ("token-secret", secret),
-            ("expiration", expiration),
-            ("usage-bootstrap-authentication", "true"),
-            ("auth-extra-groups", "system:bootstrappers:kubeadm:default-node-token"),
-        ];
-        let data: BTreeMap<&str, String> =
-            fields.iter().map(|(name, value)| (*name, base64::encode(value.as_bytes()))).collect();
-        let name = format!("bootstrap-token-{id}");
-        let secret = json!({"metadata": {"name": name}, "type": "bootstrap.kubernetes.io/token", "data": data});
-        self.make("/api/v1/namespaces/kube-system/secrets", secret);
-    }
-}
-
-/// A request of the walk.
-struct Try {
-    method: &'static str,
-    path: String,
-    body: String,
-    /// The verb, the resource with its group, the subresource.
-    what: String,
-    whose: &'static str,
-}
-
-/// Every verb of every resource of every version, on objects of both nodes.
-fn walk(scene: &Scene) -> Vec<Try> {
-    let mut tries = Vec::new();
-    let versions = scene.admin("GET", "/api", "").1;
-    for version in versions["versions"].as_array().expect("versions") {
-        let version = version.as_str().expect("a version");
-        add(scene, ("", version), &format!("/api/{version}"), &mut tries);
-    }
-    let groups = scene.admin("GET", "/apis", "").1;
-    for group in groups["groups"].as_array().expect("groups") {
-        let name = group["name"].as_str().expect("a name");
-        for version in group["versions"].as_array().expect("versions") {
-            let version = version["version"].as_str().expect("a version");
-            add(scene, (name, version), &format!("/apis/{name}/{version}"), &mut tries);
-        }
-    }
-    assert!(tries.len() > 1000, "only {} requests", tries.len());
-    tries
-}
-
-fn add(scene: &Scene, (group, version): (&str, &str), root: &str, tries: &mut Vec<Try>) {
-    let list = scene.admin("GET", root, "").1;
-    let is_old = ["v1beta1", "v1beta2"].contains(&version) && group.is_empty();
-    for resource in list["resources"].as_array().unwrap_or_else(|| panic!("{root}: {list}")) {
-        let name = resource["name"].as_str().expect("a name");
-        let (plural, part) = name.split_once('/').unwrap_or((name, ""));
-        // The words of 2014.
-        let known = match plural.to_lowercase().as_str() {
-            "minions" => "nodes".to_owned(),
-            known => known.to_owned(),
-        };
-        let noun = if group.is_empty() { known.clone() } else { format!("{known}.{group}") };
-        let noun = if part.is_empty() { noun } else { format!("{noun}/{part}") };
-        let of_nodes = ["nodes", "leases", "csinodes"].contains(&&*known);
-        let namespace = if known == "leases" { "kube-node-lease" } else { "default" };
-        let is_namespaced = resource["namespaced"] == true;
-        let all = match is_namespaced && !is_old {
-            true => format!("{root}/namespaces/{namespace}/{plural}"),
-            false => format!("{root}/{plural}"),
-        };
-        let query = if is_old { "namespace=default&" } else { "" };
-        for (whose, of_node) in [("own", "n"), ("theirs", "m")] {
-            let object = if of_nodes { of_node } else { whose };
-            let object = if known == "namespaces" && whose == "own" { "default" } else { object };
-            let one = if part.is_empty() { format!("{all}/{object}") } else { format!("{all}/{object}/{part}") };
-            let body = body(scene, (group, version), resource["kind"].as_str().unwrap_or_default(), &one, object);
-            let collection = if part.is_empty() { &all } else { &one };
-            for (verb, method, path) in [
-                ("get", "GET", format!("{one}?{query}")),
-                ("list", "GET", format!("{all}?{query}")),
-                ("watch", "GET", format!("{all}?{query}watch=1")),
-                ("create", "POST", format!("{collection}?{query}dryRun=All")),
-                ("update", "PUT", format!("{one}?{query}dryRun=All")),
-                ("patch", "PATCH", format!("{one}?{query}dryRun=All")),
-                ("delete", "DELETE", format!("{one}?{query}dryRun=All")),
-                ("deletecollection", "DELETE", format!("{all}?{query}dryRun=All")),
-            ] {
-                let of_all = ["list", "watch", "deletecollection"].contains(&verb);
-                let has = resource["verbs"].as_array().is_some_and(|verbs| verbs.iter().any(|has| has == verb));
-                // Of what is not whole, also what no verb names: connections into pods and nodes.
-                if (has || (!part.is_empty() && !of_all)) && !(of_all && !part.is_empty()) {
-                    let body = if ["GET", "DELETE"].contains(&method) { String::new() } else { body.clone() };
-                    tries.push(Try { method, path, body, what: format!("{verb} {noun}"), whose });
-                }
-            }
-        }
-    }
-}
-
-/// The object as it is, or the beginning of one.
-fn body(scene: &Scene, (group, version): (&str, &str), kind: &str, path: &str, name: &str) -> String {
-    let (code, found) = match path.split('/').count() {
-        // A connection into a pod is not made for this.
-        _ if ["exec", "attach", "portforward", "proxy", "log"].iter().any(|part| path.ends_with(part)) => {
-            (0, json!({}))
-        }
-        _ => scene.admin("GET", path, ""),
-    };
-    if code == 200 && found.is_object() {
-        return found.to_string();
-    }
-    let version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    json!({"apiVersion": version, "kind": kind, "id": name, "metadata": {"name": name}}).to_string()
-}
-
-/// What of the walk is not refused, as the lists have it.
-fn allowed(asker: &mut Asker, tries: &[Try]) -> BTreeSet<String> {
-    let mut may: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for one in tries {
-        let code = match one.what.starts_with("watch ") {
-            true => asker.open(&one.path).0,
-            false => asker.ask(one.method, &one.path, &one.body).0,
-        };
-        if ![401, 403].contains(&code) {
-            may.entry(&one.what).or_default().insert(one.whose);
-        }
-    }
-    may.into_iter()
-        .map(|(what, whose)| match whose.len() {
-            2 => what.to_owned(),
-            _ => format!("{what} {}", whose.first().expect("one")),
-        })
-        .collect()
-}
 
 /// Pages of the server that are no resources.
 fn pages(scene: &Scene) -> Vec<String> {
@@ -419,6 +275,10 @@ fn the_node_reaches_out(scene: &Scene, node: &mut Thief) {
     for (method, path, body, what) in tries {
         let (code, text) = node.asker.ask(method, &path, &body.to_string());
         node.faults.extend((code != 403).then(|| format!("{what}: {code} {}", String::from_utf8_lossy(&text))));
+    }
+    for (selector, expected) in [("spec.nodeName%3Dm", 403), ("spec.nodeName!%3Dm", 403), ("spec.nodeName%3Dn", 200)] {
+        let (code, _) = node.asker.ask("GET", &format!("/api/v1/pods?fieldSelector={selector}"), "");
+        node.faults.extend((code != expected).then(|| format!("pods by {selector}: {code}")));
     }
     let (code, text) = node.asker.ask("POST", &token("own"), &bound("own").to_string());
     node.faults
