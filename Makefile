@@ -63,7 +63,7 @@ test-crash:
 	packaging/prerequisites.sh crash
 	cargo test -p coracle-tests --features block --test crash $(AS_ROOT)
 
-# A million connections of strangers, half against the network side alone and half against a master: some hours; CORACLE_CONNECTIONS=20000 for less.
+# A million connections of strangers, half against the network side alone and half against a master: most of an hour; CORACLE_CONNECTIONS=20000 for less.
 test-hostile:
 	CORACLE_CONNECTIONS=$${CORACLE_CONNECTIONS:-1000000} cargo test --profile bench -p coracle-tests --test it -- hostile:: --nocapture
 
