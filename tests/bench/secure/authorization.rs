@@ -34,8 +34,8 @@ pub fn share(ground: &Ground) -> Result<String, String> {
     let share = each_us / get.cpu_us * 100.0;
     let verdict = if share <= AIM_PERCENT { "met" } else { "NOT MET" };
     Ok(format!(
-        "  {ROLES} roles and {ROLES} bindings: {each_us:.2} us for what is allowed, {refused_us:.2} us for what is refused; \
-         {share:.1} % of a GET ({:.1} us of CPU); aim {AIM_PERCENT} %: {verdict}\n",
+        "  {ROLES} roles and {ROLES} bindings: {each_us:.2} us for what is allowed, {refused_us:.2} us for what is \
+         refused; {share:.1} % of a GET ({:.1} us of CPU); aim {AIM_PERCENT} %: {verdict}\n",
         get.cpu_us
     ))
 }

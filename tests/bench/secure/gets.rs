@@ -48,8 +48,8 @@ pub fn table(ground: &Ground) -> Result<String, String> {
                 let (of_nginx, of_open) = (ours[at].rate / nginx[at].rate, ours[at].rate / open[at].rate);
                 let verdict = if of_nginx >= AIM_OF_NGINX { "met" } else { "NOT MET" };
                 text += &format!(
-                    "  {name}, {protocol}, {clients} clients: {of_nginx:.2} of nginx (aim {AIM_OF_NGINX}: {verdict}), CPU \
-                     {:.2} of it; {of_open:.2} of the bare handler without TLS\n",
+                    "  {name}, {protocol}, {clients} clients: {of_nginx:.2} of nginx (aim {AIM_OF_NGINX}: {verdict}), \
+                     CPU {:.2} of it; {of_open:.2} of the bare handler without TLS\n",
                     ours[at].cpu_us / nginx[at].cpu_us
                 );
             }

@@ -17,19 +17,22 @@ const AIM_KB: f64 = 20.0;
 const SETTLES: Duration = Duration::from_secs(2);
 const STARTS: usize = 11;
 const AIM_MS: f64 = 15.0;
-const RESTS: Duration = Duration::from_secs(20);
+/// A start is a burst: half a minute after it its memory has gone back.
+const RESTS: Duration = Duration::from_secs(75);
 
 fn way<'s>(ground: &Ground, server: &'s Server, protocol: &[u8]) -> Way<'s> {
     let config = Some(ground.config(Some(&ground.viewer), protocol));
     Way { address: server.secure, config, is_http2: protocol == HTTP_2, path: &server.path }
 }
 
-/// Each with a client's certificate and one request.
+/// Each with one request. With a client's certificate, which the bare handler verifies, and without.
 pub fn handshakes(ground: &Ground) -> Result<String, String> {
     let mut text = String::new();
     let mut ours = None;
-    for server in [ground.bare()?, ground.nginx()?] {
-        let way = way(ground, &server, HTTP_1);
+    let (none, viewer) = (("without a client's certificate", None), ("with one", Some(&ground.viewer)));
+    for (server, (what, leaf)) in [(ground.bare()?, none), (ground.nginx()?, none), (ground.bare()?, viewer)] {
+        let config = Some(ground.config(leaf, HTTP_1));
+        let way = Way { address: server.secure, config, is_http2: false, path: &server.path };
         let (before, begun) = (cpu_us(server.pid())?, Instant::now());
         let shake = |thread: usize| {
             let mut count = 0;
@@ -50,9 +53,9 @@ pub fn handshakes(ground: &Ground) -> Result<String, String> {
         let count = counts?.iter().sum::<usize>() as f64;
         let rate = count / begun.elapsed().as_secs_f64();
         let cpu = (cpu_us(server.pid())? - before) as f64 / count;
-        let ratio = ours.map(|ours: f64| format!("; the bare handler / this: {:.2}", ours / rate)).unwrap_or_default();
+        let ratio = ours.map(|ours: f64| format!("; the first / this: {:.2}", ours / rate)).unwrap_or_default();
         ours.get_or_insert(rate);
-        text += &format!("  {}: {rate:.0} a second, {cpu:.0} us of CPU each{ratio}\n", server.name);
+        text += &format!("  {}, {what}: {rate:.0} a second, {cpu:.0} us of CPU each{ratio}\n", server.name);
         server.stop();
     }
     Ok(text)

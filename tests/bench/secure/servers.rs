@@ -133,8 +133,8 @@ impl Ground {
         // One process, as the others have one thread for all connections; nothing is resumed, nothing is logged.
         let text = format!(
             "daemon off; master_process off; user root; pid {folder}/pid; error_log /dev/null;\nevents {{ \
-             worker_connections 4096; }}\nhttp {{\naccess_log off; keepalive_requests 1000000000; {temporary}server {{\n\
-             listen {secure} ssl http2; listen {plain};\nssl_certificate {keys}/server.crt; ssl_certificate_key \
+             worker_connections 4096; }}\nhttp {{\naccess_log off; keepalive_requests 1000000000; {temporary}server \
+             {{\nlisten {secure} ssl http2; listen {plain};\nssl_certificate {keys}/server.crt; ssl_certificate_key \
              {keys}/server.key;\nssl_session_cache off; ssl_session_tickets off; ssl_protocols TLSv1.2 TLSv1.3;\nroot \
              {folder}/root;\n}}\n}}\n",
             folder = folder.display(),

@@ -16,7 +16,8 @@ const FIELDS: &[&str] = &[
     "Transfer-Encoding: gzip, chunked",
     "Expect: 100-continue",
     "Connection: close",
-    "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13",
+    "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
+     Sec-WebSocket-Version: 13",
     "Connection: Upgrade\r\nUpgrade: SPDY/3.1",
     "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__",
     "Host: other",

@@ -1,5 +1,5 @@
-//! What a stranger does on one connection to a port that speaks TLS, from a throw of the dice: how it shakes hands, what
-//! it says in HTTP/1.1 or HTTP/2, how it reads, and how it leaves. `tests/it/hostile` plays the scripts over sockets.
+//! The script of a stranger on one connection to a port that speaks TLS, from a throw of the dice: the handshake, the
+//! requests of HTTP/1.1 or the frames of HTTP/2, the reading, the end. `tests/it/hostile` plays scripts over sockets.
 
 mod http1;
 mod http2;

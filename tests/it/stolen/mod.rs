@@ -1,6 +1,6 @@
-//! Credentials in the wrong hands: the certificate of a node, the token of a pod, a token for joining. Each tries every
-//! verb of every kind and subresource that discovery names, in every version, on what is its own and on what is others',
-//! and may do what the lists here say, and nothing else.
+//! Credentials in the wrong hands: the certificate of a node, the token of a pod, a token for joining. A thief tries
+//! every verb of every kind and subresource that discovery names, in every version, on objects of its own node and of
+//! the other node, and may do what the lists here say, and nothing else.
 
 mod scene;
 mod walk;
@@ -243,7 +243,7 @@ fn the_node_reaches_out(scene: &Scene, node: &mut Thief) {
         json!({"spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": pod, "uid": uid}}})
     };
     let token = |account: &str| format!("/api/v1/namespaces/default/serviceaccounts/{account}/token");
-    let volume = |volume: Value| json!({"volumes": [{"name": "v", "secret": volume["secret"], "configMap": volume["configMap"]}]});
+    let secret = json!({"volumes": [{"name": "v", "secret": {"secretName": "theirs"}}]});
     let own = |field: &str, value: Value| {
         let mut node = json!({"metadata": {"labels": {}}, "spec": {}});
         let (part, field) = field.split_once('/').expect("a part and a field");
@@ -254,12 +254,7 @@ fn the_node_reaches_out(scene: &Scene, node: &mut Thief) {
     status["status"]["phase"] = "Failed".into();
     let tries = [
         ("POST", PODS.to_owned(), mirror("m", json!({})), "a copy of a pod of another node"),
-        (
-            "POST",
-            PODS.to_owned(),
-            mirror("n", volume(json!({"secret": {"secretName": "theirs"}}))),
-            "a Secret by a copy",
-        ),
+        ("POST", PODS.to_owned(), mirror("n", secret), "a Secret by a copy"),
         ("POST", PODS.to_owned(), mirror("n", json!({"serviceAccountName": "theirs"})), "an account by a copy"),
         ("POST", token("own"), bound("theirs"), "a token of its account for the pod of another node"),
         ("POST", token("own"), json!({"spec": {}}), "a token that is bound to nothing"),
