@@ -8,7 +8,7 @@ AGAIN_AS_ROOT := --config "target.'cfg(unix)'.runner=['$(CURDIR)/tests/again.sh'
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,--config "target.'cfg(unix)'.runner=['sudo','-E']")
 
 # make run and make test are the two commands of README.md; the others are for who works on it.
-.PHONY: run stop test check some rooms e2e e2e-podman test-clients simulate test-crash deb test-packages test-vm bench bench-churn bench-net bench-store bench-api conformance
+.PHONY: run stop test check some rooms e2e e2e-podman test-clients simulate test-crash test-hostile deb test-packages test-vm bench bench-churn bench-net bench-store bench-api bench-secure conformance
 
 run:
 	packaging/demo.sh run
@@ -63,6 +63,10 @@ test-crash:
 	packaging/prerequisites.sh crash
 	cargo test -p coracle-tests --features block --test crash $(AS_ROOT)
 
+# A million connections of strangers, half against the network side alone and half against a master: most of an hour; CORACLE_CONNECTIONS=20000 for less.
+test-hostile:
+	CORACLE_CONNECTIONS=$${CORACLE_CONNECTIONS:-1000000} cargo test --profile bench -p coracle-tests --test it -- hostile:: --nocapture
+
 deb:
 	packaging/deb.sh
 
@@ -106,6 +110,12 @@ bench-api:
 	packaging/kube-apiserver.sh $(KUBE_APISERVER) || echo "kube-apiserver cannot be built here"
 	cargo build --release -p coracle-master
 	cargo bench -q -p coracle-tests --features bench-store --bench api
+
+# The API over TLS against nginx and the same without TLS, as ratios; ROWS=handshakes measures what has the word in its name.
+bench-secure:
+	packaging/prerequisites.sh bench-secure
+	cargo build --release -p coracle-master
+	cargo bench -q -p coracle-tests --bench secure
 
 # Kubernetes' own conformance tests, those that pass: E2E=/path/to/e2e.test, a program built of Kubernetes (docs/internals/testing.md says how).
 conformance:

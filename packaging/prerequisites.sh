@@ -8,6 +8,7 @@
 #   crash      e2fsprogs, xfsprogs             (make test-crash)
 #   bench-store etcd-server, libsqlite3-dev     (make bench-store)
 #   bench-net  unbound                          (make bench-net)
+#   bench-secure nginx-light                    (make bench-secure)
 #   kube-apiserver dpkg-dev, golang-go, make, rsync (make bench-api, once: packaging/kube-apiserver.sh)
 #   vm         qemu-system-x86, mmdebstrap, openssh-client, e2fsprogs (make test-vm)
 #   packages   dpkg-dev, lintian, debootstrap    (make deb, make test-packages)
@@ -74,6 +75,12 @@ for what in "$@"; do
             command -v unbound >/dev/null 2>&1 || {
                 install unbound "what names are measured against"
                 [ ! -d /run/systemd/system ] || as_root systemctl disable --quiet --now unbound || true
+            } ;;
+        bench-secure)
+            # Likewise.
+            PATH=$PATH:/usr/sbin:/sbin command -v nginx >/dev/null 2>&1 || {
+                install nginx-light "what TLS is measured against"
+                [ ! -d /run/systemd/system ] || as_root systemctl disable --quiet --now nginx || true
             } ;;
         kube-apiserver)
             need dpkg-source dpkg-dev "unpacking its source"

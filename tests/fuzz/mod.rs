@@ -1,6 +1,7 @@
 //! What strangers send: one round of each target, from a throw of the dice. `tests/it/fuzz` plays them with seeds in
 //! `cargo test`, `fuzz/` lets libFuzzer throw. A round panics where a promise is broken, and only there.
 
+pub mod connections;
 pub mod documents;
 pub mod engines;
 pub mod names;

@@ -118,6 +118,10 @@ impl Bed {
         self.master.as_ref().and_then(Master::address).expect("it listens")
     }
 
+    pub fn secure_address(&self) -> SocketAddr {
+        self.master.as_ref().and_then(Master::secure_address).expect("it listens")
+    }
+
     pub fn network(&self) -> Box<dyn Pipe> {
         let stream = TcpStream::connect(self.address()).expect("it accepts");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
