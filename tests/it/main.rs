@@ -14,6 +14,7 @@ mod fuzz;
 mod giving;
 mod kubelet_events;
 mod kubelet_status;
+mod leases;
 mod observed;
 mod old_clients;
 mod old_verbs;
