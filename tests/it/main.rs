@@ -17,6 +17,7 @@ mod giving;
 mod hostile;
 mod kubelet_events;
 mod kubelet_status;
+mod leases;
 mod local_agent;
 mod observed;
 mod old_clients;
