@@ -102,5 +102,6 @@ fn rules() -> StoreRules<'static> {
         home: &|_| None,
         durable_by_sketch: &|_, _| Some(Durable::Nothing),
         durable: &|_, _| Durable::Nothing,
+        sealing: Default::default(),
     }
 }

@@ -58,7 +58,7 @@ impl Ground {
         };
         ground.admin = leaf("bench", "system:masters")?;
         ground.viewer = leaf("viewer", "viewers")?;
-        ground.authority = keys.authority().to_owned();
+        ground.authority = keys.authority().to_string();
         ground.fill(&master)?;
         master.stop();
         Ok(ground)
@@ -208,7 +208,12 @@ pub fn serve_bare_if_asked() -> bool {
     let keys = ClusterKeys::of_directory(KeyOptions { data_dir, ..KeyOptions::default() }).expect("keys");
     let (chain, key) = keys.server().expect("a certificate");
     let authorities = keys.client_authorities_pem().expect("an authority");
-    let set = KeySet { chain_pem: chain.as_bytes(), key_pem: key.as_bytes(), client_ca_pem: authorities.as_bytes() };
+    let set = KeySet {
+        chain_pem: chain.as_bytes(),
+        key_pem: key.as_bytes(),
+        client_ca_pem: authorities.as_bytes(),
+        proxy_ca_pem: b"",
+    };
     let clock = Arc::new(|| Duration::from_secs(1_780_000_000));
     let tls = TlsPort { keys: Arc::new(TlsKeys::new(&set, clock).expect("keys")), is_revoked: Arc::new(|_| false) };
     let body = Bytes::from(vec![b'x'; BODY_BYTES]);
