@@ -288,7 +288,7 @@ fn keys_of(data_dir: &Path) -> ClusterKeys {
 /// What the other side has to know; the address last.
 fn show(folder: &Path, keys: &ClusterKeys, address: SocketAddr) {
     let write = |name: &str, text: &str| fs::write(folder.join(name), text).expect("a file");
-    write("ca.crt", keys.authority());
+    write("ca.crt", &keys.authority());
     for (number, (user, group)) in LEAVES.iter().enumerate() {
         let (chain, key) = keys.sign_client(user, &[(*group).to_owned()], None).expect("a certificate");
         write(&format!("{number}.crt"), &chain);
@@ -320,7 +320,12 @@ fn serve_bare(folder: &Path) {
     keys.renew_server(&coracle_master::server_names(&config)).expect("a certificate");
     let (chain, key) = keys.server().expect("a certificate");
     let authorities = keys.client_authorities_pem().expect("an authority");
-    let set = KeySet { chain_pem: chain.as_bytes(), key_pem: key.as_bytes(), client_ca_pem: authorities.as_bytes() };
+    let set = KeySet {
+        chain_pem: chain.as_bytes(),
+        key_pem: key.as_bytes(),
+        client_ca_pem: authorities.as_bytes(),
+        proxy_ca_pem: b"",
+    };
     let clock = Arc::new(|| Duration::from_secs(1_780_000_000));
     let tls = TlsPort { keys: Arc::new(TlsKeys::new(&set, clock).expect("keys")), is_revoked: Arc::new(|_| false) };
     let identify: Identify = everybody_is(Identity::anonymous());

@@ -67,14 +67,14 @@ impl Scene {
     }
 
     pub fn with_token(&self, token: &str) -> Asker {
-        let config = tls::config(self.keys.authority(), None, HTTP_1);
+        let config = tls::config(&self.keys.authority(), None, HTTP_1);
         Asker::new(self.secure, config, format!("Authorization: Bearer {token}\r\n"))
     }
 
     pub fn node(&self, name: &str) -> Asker {
         let (user, groups) = (format!("system:node:{name}"), ["system:nodes".to_owned()]);
         let (chain, key) = self.keys.sign_client(&user, &groups, None).expect("a certificate");
-        Asker::new(self.secure, tls::config(self.keys.authority(), Some(&Leaf { chain, key }), HTTP_1), String::new())
+        Asker::new(self.secure, tls::config(&self.keys.authority(), Some(&Leaf { chain, key }), HTTP_1), String::new())
     }
 
     /// As the pod has it in its file.
