@@ -1,6 +1,7 @@
-//! The certificate of a client: names in the subject, serial number and fingerprint. PURE.
+//! The certificate of a client: names in the subject, serial number, fingerprint and end.
 //!
 //! The handshake has verified the chain, the dates and the key; it says nothing about the subject.
+use crate::Standing;
 use sha2::{Digest, Sha256};
 use x509_cert::Certificate;
 use x509_cert::attr::AttributeValue;
@@ -19,8 +20,12 @@ pub struct ClientCertificate {
     pub serial: Vec<u8>,
     /// SHA-256 of the whole certificate in DER.
     pub fingerprint: [u8; 32],
+    /// The last second at which it counts, since 1970.
+    pub end_s: i64,
     /// The authority of proxies has signed it: the client speaks for other users, and is no user itself.
     pub front_proxy: bool,
+    /// Of the connection on which it was shown.
+    pub standing: Standing,
 }
 
 impl ClientCertificate {
@@ -37,15 +42,24 @@ impl ClientCertificate {
             };
             of.push(text(&attribute.value).ok_or("the subject of the client certificate is no text")?);
         }
+        let end = certificate.validity().not_after.to_unix_duration();
         let common_name = names.pop().filter(|name| names.is_empty() && !name.is_empty());
         Ok(ClientCertificate {
             common_name: common_name.ok_or("the client certificate has not exactly one common name")?,
             organizations,
             serial: certificate.serial_number().as_bytes().to_vec(),
             fingerprint: Sha256::digest(der).into(),
-            // The subject does not say it.
+            end_s: i64::try_from(end.as_secs()).unwrap_or(i64::MAX),
+            // The connection says these.
             front_proxy: false,
+            standing: Standing::default(),
         })
+    }
+
+    /// Whether it has not ended, and the authorities that the port has now vouch for it. Open connections ask again: an
+    /// authority may have been dropped since their handshake.
+    pub fn still_counts(&self) -> bool {
+        self.standing.counts(self.end_s)
     }
 }
 
@@ -70,6 +84,7 @@ mod tests {
             params.distinguished_name.push(of.clone(), value.clone());
         }
         params.serial_number = Some(SerialNumber::from(vec![1, 2, 3]));
+        params.not_after = rcgen::date_time_ymd(2030, 1, 1);
         params.self_signed(&KeyPair::generate().expect("a key")).expect("a certificate").der().to_vec()
     }
 
@@ -81,6 +96,8 @@ mod tests {
         let der = made(&[(name.clone(), text("ann")), (organization, printable), (DnType::CountryName, text("DE"))]);
         let read = ClientCertificate::read(&der).expect("it is whole");
         assert_eq!((read.common_name.as_str(), read.organizations.as_slice()), ("ann", &["masters".to_owned()][..]));
+        assert_eq!(read.end_s, 1_893_456_000);
+        assert!(!read.still_counts(), "no connection has shown it");
         assert_eq!((read.serial, read.fingerprint), (vec![1, 2, 3], Sha256::digest(&der).into()));
         assert!(ClientCertificate::read(&made(&[])).is_err());
         assert!(ClientCertificate::read(&made(&[(name, text(""))])).is_err());

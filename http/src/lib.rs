@@ -54,7 +54,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-pub use tls::{BadKeys, Clock, KeySet, TlsKeys, TlsTarget, TlsTrust, check_authorities};
+pub use tls::{BadKeys, Clock, KeySet, Standing, TlsKeys, TlsTarget, TlsTrust, check_authorities};
 pub use upgrade::{Upgrade, Upgraded};
 
 /// Bytes of a request body: what kube-apiserver takes as well.

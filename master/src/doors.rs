@@ -131,15 +131,15 @@ fn on_refusal(serve: &Arc<Serve>) -> OnRefusal {
 
 /// What looks at the requests in progress.
 fn looks(parts: &DoorParts<'_>, sessions: Sessions) -> InProgressLooks {
-    let (authenticator, keys) = (parts.authenticator.clone(), parts.keys.clone());
+    let authenticator = parts.authenticator.clone();
     let (changed, allowing) = (parts.serve.clone(), parts.serve.clone());
     InProgressLooks {
         sessions,
         is_over: Box::new(move |InProgress { identity, certificate, .. }| {
-            let revoked = |certificate: &Arc<ClientCertificate>| {
-                keys.as_ref().is_some_and(|keys| keys.is_revoked(&certificate.serial))
+            let ended = |certificate: &Arc<ClientCertificate>| {
+                !certificate.still_counts() || !authenticator.counts(certificate)
             };
-            certificate.as_ref().is_some_and(revoked) || !authenticator.still_valid(identity)
+            certificate.as_ref().is_some_and(ended) || !authenticator.still_valid(identity)
         }),
         is_allowed: Box::new(move |asked| allowing.still_allows(asked)),
         changed: Box::new(move || changed.rights_changed()),
@@ -172,9 +172,9 @@ fn secure(
     };
     let theirs = keys.clone();
     let clock = Arc::new(move || Duration::from_secs(u64::try_from(theirs.now().seconds()).unwrap_or_default()));
-    let (revoked, authenticator) = (keys.clone(), parts.authenticator.clone());
-    let is_revoked: IsRevoked = Arc::new(move |certificate| revoked.is_revoked(&certificate.serial));
-    let identify = authenticator.identifying(WithoutCredentials::Anonymous);
+    let judge = parts.authenticator.clone();
+    let is_revoked: IsRevoked = Arc::new(move |certificate| !judge.counts(certificate));
+    let identify = parts.authenticator.identifying(WithoutCredentials::Anonymous);
     let admits: AdmitsAddress = match parts.config.secure_clients {
         SecureClients::Host => Arc::new(move |peer| peers.admits(peer)),
         SecureClients::Network => Arc::new(|_| true),

@@ -175,9 +175,10 @@ async fn identified(
     headers: http::HeaderMap,
 ) -> Result<(Arc<Identity>, http::HeaderMap), Refusal> {
     let plane = &client.plane;
-    let revoked =
-        |certificate: &Arc<ClientCertificate>| plane.tls.as_ref().is_some_and(|tls| (tls.is_revoked)(certificate));
-    if client.certificate.as_ref().is_some_and(revoked) {
+    let refused = |certificate: &Arc<ClientCertificate>| {
+        !certificate.still_counts() || plane.tls.as_ref().is_some_and(|tls| (tls.is_revoked)(certificate))
+    };
+    if client.certificate.as_ref().is_some_and(refused) {
         return Err(Refusal::Revoked);
     }
     let (caller, uid, certificate) = (client.peer.caller(), client.peer.uid(), client.certificate.clone());

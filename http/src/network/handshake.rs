@@ -3,7 +3,7 @@
 //! The handshake runs on the thread that does all IO of its port. A port that must not feel handshakes has another
 //! thread: `start` makes a thread for each port.
 use crate::tls::{TlsKeys, cause};
-use crate::{ClientCertificate, tls};
+use crate::{ClientCertificate, Standing, tls};
 use rustls::{AlertDescription, CertificateError, Error};
 use std::fmt;
 use std::io;
@@ -38,9 +38,11 @@ pub(super) enum Unsecured {
     Broken(io::Error),
     /// The subject of its certificate is none.
     Subject(&'static str),
+    /// Its certificate has ended during the handshake.
+    Ended,
 }
 
-pub(super) async fn shake(keys: &TlsKeys, mut socket: TcpStream) -> Result<Secured, Unsecured> {
+pub(super) async fn shake(keys: &Arc<TlsKeys>, mut socket: TcpStream) -> Result<Secured, Unsecured> {
     let mut first = [0];
     if socket.peek(&mut first).await.map_err(Unsecured::Broken)? == 0 {
         return Err(Unsecured::Left);
@@ -59,7 +61,8 @@ pub(super) async fn shake(keys: &TlsKeys, mut socket: TcpStream) -> Result<Secur
     let certificate = match session.peer_certificates() {
         Some(chain @ [der, ..]) => {
             let read = ClientCertificate::read(der).map_err(Unsecured::Subject)?;
-            Some(Arc::new(ClientCertificate { front_proxy: keys.is_front_proxy(&current, chain), ..read }))
+            let standing = Standing::of(keys, current, chain).ok_or(Unsecured::Ended)?;
+            Some(Arc::new(ClientCertificate { front_proxy: standing.is_of_proxy(), standing, ..read }))
         }
         _ => None,
     };
@@ -73,6 +76,7 @@ impl Unsecured {
             Unsecured::Left => return None,
             Unsecured::Plain => "plain HTTP",
             Unsecured::Subject(_) => "client certificate's subject",
+            Unsecured::Ended => "client certificate",
             Unsecured::Broken(error) => match cause(error) {
                 Some(Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)) => {
                     "client certificate's authority"
@@ -94,6 +98,7 @@ impl fmt::Display for Unsecured {
             Unsecured::Left => f.write_str("it left"),
             Unsecured::Plain => f.write_str("it speaks HTTP without TLS: its URL needs https://"),
             Unsecured::Subject(why) => f.write_str(why),
+            Unsecured::Ended => f.write_str("its certificate has ended during the handshake"),
             Unsecured::Broken(error) => match cause(error) {
                 Some(Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)) => {
                     f.write_str("its certificate is of another authority: its kubeconfig is of another cluster")

@@ -1,6 +1,6 @@
 //! The keys of a TLS port: each accepted connection takes those of its moment, so that they change while the port
 //! serves and no connection is dropped. Effects: none; whoever has files reads them.
-use super::clients::ClientAuthorities;
+use super::clients::{ClientAuthorities, Signer};
 use super::{CallersClock, Clock, provider};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
@@ -37,7 +37,7 @@ pub struct TlsKeys {
 #[derive(Clone)]
 pub(crate) struct Current {
     pub(crate) config: Arc<ServerConfig>,
-    clients: Option<Arc<ClientAuthorities>>,
+    pub(super) clients: Option<Arc<ClientAuthorities>>,
 }
 
 /// Why a set of keys is not taken: the part, and what is wrong with it.
@@ -62,10 +62,14 @@ impl TlsKeys {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether a chain that the handshake has verified with these keys is of a client that speaks for other users.
-    pub(crate) fn is_front_proxy(&self, keys: &Current, chain: &[CertificateDer<'_>]) -> bool {
-        let now = UnixTime::since_unix_epoch((self.clock)());
-        keys.clients.as_ref().is_some_and(|clients| clients.is_front_proxy(chain, now))
+    /// Who of these authorities vouches for a chain now.
+    pub(super) fn signer(&self, of: Option<&ClientAuthorities>, chain: &[CertificateDer<'_>]) -> Option<Signer> {
+        of.and_then(|clients| clients.signer(chain, UnixTime::since_unix_epoch((self.clock)())))
+    }
+
+    /// Seconds since 1970.
+    pub(super) fn now_s(&self) -> i64 {
+        i64::try_from((self.clock)().as_secs()).unwrap_or(i64::MAX)
     }
 }
 

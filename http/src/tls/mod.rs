@@ -4,13 +4,16 @@
 //!     target      a client that verifies the server, and may show a certificate or a token of its own
 //!     keys        a port's certificate and the authorities of its clients, which change while it serves
 //!     clients     whether a client's certificate names a user, or a proxy that speaks for users
+//!     standing    whether it still counts, while its connection is open
 
 mod clients;
 mod keys;
+mod standing;
 mod target;
 
 pub(crate) use keys::HTTP_2;
 pub use keys::{BadKeys, KeySet, TlsKeys, check_authorities};
+pub use standing::Standing;
 pub use target::{TlsTarget, TlsTrust};
 
 use rustls::client::Resumption;

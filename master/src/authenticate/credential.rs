@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Credential {
-    /// A token of a service account. `hash`: SHA-256 of the token.
-    Account { verified: Verified, hash: [u8; 32] },
+    /// A token of a service account. `hash`: SHA-256 of the token; `key`: the name of the key that has signed.
+    Account { verified: Verified, hash: [u8; 32], key: String },
     /// A token of a file. `hash`: SHA-256 of the token's secret part.
     File { id: String, hash: [u8; 32] },
     /// A Secret of Kubernetes' bootstrap type. `hash`: SHA-256 of the token's secret part.
     Bootstrap { id: String, hash: [u8; 32] },
-    /// By serial number, and SHA-256 of the certificate.
-    Certificate { serial: Vec<u8>, fingerprint: [u8; 32] },
+    /// By serial number, and SHA-256 of the certificate. `end`: in seconds since 1970.
+    Certificate { serial: Vec<u8>, fingerprint: [u8; 32], end: i64 },
     /// A token of an outside issuer. `rules`: SHA-256 of what the file says of the issuer; `key`: of the key that has
     /// signed; `end`: in seconds since 1970.
     Outside { issuer: String, rules: [u8; 32], key: [u8; 32], end: i64 },

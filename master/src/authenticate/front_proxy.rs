@@ -28,8 +28,8 @@ pub fn identity(certificate: &ClientCertificate, headers: &HeaderMap) -> Result<
         let Some(key) = without_prefix(name, REMOTE_EXTRA) else { continue };
         extra.entry(unescaped(key)).or_default().extend(values(headers, name.as_str())?);
     }
-    let ClientCertificate { serial, fingerprint, .. } = certificate;
-    let credential = Credential::Certificate { serial: serial.clone(), fingerprint: *fingerprint };
+    let ClientCertificate { serial, fingerprint, end_s, .. } = certificate;
+    let credential = Credential::Certificate { serial: serial.clone(), fingerprint: *fingerprint, end: *end_s };
     Ok(Some(credential.of(Identity { user, uid, groups, extra, credential: None })))
 }
 
@@ -67,6 +67,7 @@ fn unescaped(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use coracle_http::Standing;
 
     fn check(name: &str, front_proxy: bool, fields: &[(&'static str, &str)], expected: Result<Option<&str>, &str>) {
         let headers: HeaderMap = fields
@@ -74,8 +75,9 @@ mod tests {
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).expect("a value")))
             .collect();
         let (common_name, organizations) = (name.to_owned(), vec!["system:masters".to_owned()]);
+        let (serial, fingerprint, end_s, standing) = (vec![7], [1; 32], 9, Standing::default());
         let certificate =
-            ClientCertificate { common_name, organizations, serial: vec![7], fingerprint: [1; 32], front_proxy };
+            ClientCertificate { common_name, organizations, serial, fingerprint, end_s, front_proxy, standing };
         let told = |of: Identity| format!("{} {} {} {:?}", of.user, of.uid, of.groups.join(","), of.extra);
         let found = identity(&certificate, &headers).map(|found| found.map(told));
         let expected = expected.map(|found| found.map(str::to_owned)).map_err(str::to_owned);

@@ -29,12 +29,12 @@ mod remembered;
 
 use crate::cluster_keys::ClusterKeys;
 use crate::cluster_keys::issuer::Issuer;
-use crate::cluster_keys::token::Unverified;
+use crate::cluster_keys::token::{Unverified, Verified};
 use crate::making::wall_clock;
 use crate::store::{Store, Stored};
 use coracle_api::meta::{Key, Time};
 use coracle_http::network::{Identify, RequestSender, Unidentified};
-use coracle_http::{Caller, Identity, header};
+use coracle_http::{Caller, ClientCertificate, Identity, header};
 use credential::Credential;
 use files::StaticTokens;
 use outside::Outside;
@@ -156,8 +156,8 @@ impl Authenticator {
     fn shown(&self, sender: &RequestSender<'_>, without: WithoutCredentials) -> Result<Arc<Identity>, Refused> {
         if let Some(certificate) = sender.certificate {
             let because = |why| Refused::Because("a certificate", why);
-            if self.is_revoked(&certificate.serial) {
-                return Err(because(format!("the certificate of {:?} was revoked", certificate.common_name)));
+            if let Some(why) = self.ended(&certificate.serial, certificate.end_s) {
+                return Err(because(format!("the certificate of {:?} {why}", certificate.common_name)));
             }
             let by_proxy = front_proxy::identity(certificate, sender.headers).map_err(because)?;
             if let Some(identity) = by_proxy.or_else(|| certificate::identity(certificate)) {
@@ -215,7 +215,7 @@ impl Authenticator {
         };
         let because = |why| Refused::Because("a service account token", why);
         let audiences = signed.verified.audiences(&self.issuer(), wanted).map_err(because)?;
-        account::check(&signed.verified, &hash, now, &|key: &Key| self.look(key)).map_err(because)?;
+        self.check_account(&signed.verified, &signed.key, &hash).map_err(because)?;
         Ok(Accepted { identity: signed.identity.clone(), audiences })
     }
 
@@ -225,16 +225,19 @@ impl Authenticator {
         match Credential::behind(identity) {
             Ok(None) => true,
             Err(_) => false,
-            Ok(Some(Credential::Account { verified, hash })) => {
-                account::check(&verified, &hash, now, &|key: &Key| self.look(key)).is_ok()
-            }
+            Ok(Some(Credential::Account { verified, hash, key })) => self.check_account(&verified, &key, &hash).is_ok(),
             Ok(Some(Credential::File { id, hash })) => matches!(self.of_file(&id, hash, now), Ok(Some(_))),
             Ok(Some(Credential::Bootstrap { id, hash })) => matches!(self.of_bootstrap(&id, hash, now), Ok(Some(_))),
-            Ok(Some(Credential::Certificate { serial, .. })) => !self.is_revoked(&serial),
+            Ok(Some(Credential::Certificate { serial, end, .. })) => self.ended(&serial, end).is_none(),
             Ok(Some(Credential::Outside { issuer, rules, key, end })) => {
                 self.outside.as_ref().is_some_and(|outside| outside.still_counts(&issuer, (&rules, &key), end, now))
             }
         }
+    }
+
+    /// Whether a certificate that its authority vouches for is neither revoked nor past its end.
+    pub fn counts(&self, certificate: &ClientCertificate) -> bool {
+        self.ended(&certificate.serial, certificate.end_s).is_none()
     }
 
     /// What is wrong with the outside issuers.
@@ -254,9 +257,22 @@ impl Authenticator {
         Ok(found.map(|identity| Arc::new(Credential::File { id: id.to_owned(), hash }.of(identity))))
     }
 
-    /// Without keys nobody knows which certificates were revoked.
-    fn is_revoked(&self, serial: &[u8]) -> bool {
-        self.keys.as_ref().is_none_or(|keys| keys.is_revoked(serial))
+    /// Why a certificate counts no more. Without keys nobody knows which certificates were revoked. `end`: seconds since
+    /// 1970.
+    fn ended(&self, serial: &[u8], end: i64) -> Option<&'static str> {
+        match self.keys.as_ref().is_none_or(|keys| keys.is_revoked(serial)) {
+            true => Some("was revoked"),
+            false => (self.now().seconds() > end).then_some("has ended"),
+        }
+    }
+
+    /// Why a token of a service account counts for nothing now. `key`: the name of the key that has signed it, which may
+    /// have been dropped since.
+    fn check_account(&self, verified: &Verified, key: &str, hash: &[u8; 32]) -> Result<(), String> {
+        if !self.keys.as_ref().is_some_and(|keys| keys.has_account_key(key)) {
+            return Err("the token is signed by no key of this cluster".to_owned());
+        }
+        account::check(verified, hash, self.now(), &|key: &Key| self.look(key))
     }
 
     fn of_bootstrap(&self, id: &str, hash: [u8; 32], now: Time) -> Result<Option<Arc<Identity>>, Refused> {

@@ -15,14 +15,16 @@ const GENERATION_MAX: usize = 256;
 /// What the signature of a token says.
 pub struct Signed {
     pub verified: Verified,
+    /// The name of the key that has signed.
+    pub key: String,
     pub identity: Arc<Identity>,
 }
 
 impl Signed {
-    pub fn new(verified: Verified, hash: &[u8; 32]) -> Signed {
+    pub fn new((verified, key): (Verified, String), hash: &[u8; 32]) -> Signed {
         let identity = super::account::identity(&verified);
-        let credential = Credential::Account { verified: verified.clone(), hash: *hash };
-        Signed { verified, identity: Arc::new(credential.of(identity)) }
+        let credential = Credential::Account { verified: verified.clone(), hash: *hash, key: key.clone() };
+        Signed { verified, key, identity: Arc::new(credential.of(identity)) }
     }
 }
 
@@ -85,7 +87,7 @@ mod tests {
         let account = Bound { name: "a".into(), uid: "u".into() };
         let signed = |number| {
             let claims = LegacyClaims::new("ns", "s", &account);
-            Arc::new(Signed::new(Verified::Legacy(claims), &hash(number)))
+            Arc::new(Signed::new((Verified::Legacy(claims), "k".to_owned()), &hash(number)))
         };
         for number in 0..10 * GENERATION_MAX {
             remembered.put(hash(number), signed(number));

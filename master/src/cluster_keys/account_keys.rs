@@ -85,6 +85,11 @@ impl AccountKeys {
         &self.keys[0].made().id
     }
 
+    /// Whether a key has this name.
+    pub fn has(&self, id: &str) -> bool {
+        self.keys.iter().any(|key| key.made().id == id) || self.old.iter().any(|key| key.id == id)
+    }
+
     /// Keys that verify and sign no more.
     pub fn old_count(&self) -> usize {
         self.keys.len() - 1 + self.old.len()
@@ -180,6 +185,7 @@ mod tests {
         assert_eq!(after.has_signed(before.newest(), b"x", &signature), Some(true));
         assert_eq!(after.has_signed(before.newest(), b"y", &signature), Some(false));
         let alone = AccountKeys::parse(&after.newest_alone().expect("a text")).expect("a list");
+        assert!(after.has(before.newest()) && !alone.has(before.newest()) && alone.has(after.newest()));
         assert_eq!((alone.old_count(), alone.newest()), (0, after.newest()));
         assert_eq!(alone.has_signed(before.newest(), b"x", &signature), None);
         assert!(AccountKeys::parse(&text[..text.len() - 40]).is_err(), "it is not whole");

@@ -217,8 +217,8 @@ impl ClusterKeys {
         format!("{signed}.{signature}")
     }
 
-    /// What a token claims, if this cluster signed it.
-    pub fn claims(&self, token: &str) -> Result<Verified, Unverified> {
+    /// What a token claims, and the name of the key that signed it, if this cluster did.
+    pub fn claims(&self, token: &str) -> Result<(Verified, String), Unverified> {
         let parts = parts(token).ok_or(Unverified::Foreign)?;
         // What a token says of its own algorithm is compared, never followed.
         let key = parts.head["kid"].as_str().filter(|_| parts.head["alg"] == "ES256").unwrap_or_default();
@@ -228,7 +228,12 @@ impl ClusterKeys {
             Some(false) => return Err(Unverified::Wrong("the signature of the token is wrong")),
             Some(true) => {}
         }
-        parts.claims()
+        Ok((parts.claims()?, key.to_owned()))
+    }
+
+    /// Whether the key of this name still counts.
+    pub fn has_account_key(&self, name: &str) -> bool {
+        self.current().accounts.has(name)
     }
 }
 
@@ -304,7 +309,9 @@ mod tests {
     fn a_token_says_what_it_was_told() {
         let (ours, claims) = (identity(1), claims());
         let token = ours.token(&claims);
-        assert_eq!(ours.claims(&token), Ok(Verified::Bound(claims)));
+        let (read, key) = ours.claims(&token).expect("it is ours");
+        assert_eq!(read, Verified::Bound(claims));
+        assert!(ours.has_account_key(&key) && !ours.has_account_key(""));
         let parts: Vec<&str> = token.split('.').collect();
         let shown: serde_json::Value = parsed(parts[1]).expect("claims");
         let expected = json!({"aud": ["a", "b"], "exp": 1_600_000_600, "iat": 1_600_000_000, "nbf": 1_600_000_000,
@@ -352,7 +359,7 @@ mod tests {
             "kubernetes.io/serviceaccount/service-account.uid": "u",
         });
         assert_eq!(shown, expected);
-        let read = ours.claims(&token).expect("it is ours");
+        let (read, _) = ours.claims(&token).expect("it is ours");
         let issuer = Issuer::default();
         let own = vec![issuer.name().to_owned()];
         assert_eq!(read.audiences(&issuer, &own), Ok(own.clone()));
