@@ -107,7 +107,9 @@ impl fmt::Display for Refusal {
                 )
             }
             Refusal::TooLarge => write!(f, "Request entity too large: limit is {BODY_BYTES_MAX}"),
-            Refusal::Revoked => f.write_str("the client certificate has been revoked, has ended, or is of an authority that was dropped"),
+            Refusal::Revoked => f.write_str(
+                "the client certificate has been revoked, has ended, or is of an authority that was dropped",
+            ),
             Refusal::Slow => f.write_str("request body did not arrive in time"),
             Refusal::Failed => f.write_str("the request failed inside the server: its log says why"),
             Refusal::OverShare(why) | Refusal::Unidentified(why) | Refusal::Unreachable(why) | Refusal::Silent(why) => {

@@ -134,10 +134,18 @@ fn keys_change_while_the_master_serves() {
     place.write("ca.pem", &place.keys().authority());
     place.client("ann.pem", "ann");
     place.client("eve.pem", "eve");
+    // Whoever has stolen the key of the authority signs certificates that no list knows.
+    let list = place.config.data_dir.join("keys/issued.json");
+    let listed = fs::read(&list).expect("it is there");
+    place.client("forged.pem", "mallory");
+    fs::write(&list, listed).expect("ours");
     let watch = "GET /api/v1/namespaces/default/configmaps?watch=1 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let mut forged = place.open("old.pem", "forged.pem", watch);
     let mut watch = place.open("old.pem", "ann.pem", watch);
     let mut events = watch.stdout.take().expect("it is piped");
     until(&mut events, "200 OK");
+    let mut forged_events = forged.stdout.take().expect("it is piped");
+    until(&mut forged_events, "200 OK");
 
     place.run(Credentials::Keys(KeyDeed::Renew));
     place.run(Credentials::Keys(KeyDeed::RenewAuthority { now: true }));
@@ -163,6 +171,7 @@ fn keys_change_while_the_master_serves() {
     let made = place.ask(("old.pem", "ann.pem"), "POST /api/v1/namespaces/default/configmaps", "", map);
     assert!(made.contains("201 Created"), "{made}");
     until(&mut events, "still-heard");
+    until(&mut forged_events, "still-heard");
     place.watch_until("default", "kube-root-ca.crt", r"-----END CERTIFICATE-----\n-----BEGIN CERTIFICATE-----");
 
     place.run(Credentials::Keys(KeyDeed::DropOldAuthority { take: false }));
@@ -170,8 +179,11 @@ fn keys_change_while_the_master_serves() {
     place.run(Credentials::Keys(KeyDeed::DropOldAuthority { take: true }));
     let mut rest = Vec::new();
     events.read_to_end(&mut rest).expect("the watch of a certificate by the old authority ends");
-    watch.kill().ok();
-    watch.wait().expect("ours");
+    forged_events.read_to_end(&mut rest).expect("and of a certificate that nobody has listed");
+    for mut client in [watch, forged] {
+        client.kill().ok();
+        client.wait().expect("ours");
+    }
     assert!(!place.is(("new.pem", "ann.pem"), "ann"));
     assert!(place.is(("new.pem", "bob.pem"), "bob"));
     assert_eq!(place.who("old.pem", "bob.pem", ""), "no handshake");

@@ -1,8 +1,8 @@
 //! Requests in progress that end because their user may no longer ask.
 use super::keys::{Authority, H1, NOW_S, Secure};
 use super::wire::{Demo, Peer, codes, contains, eventually, get, serves};
-use coracle_http::{KeySet, Sessions};
 use coracle_http::network::Port;
+use coracle_http::{KeySet, Sessions};
 use std::sync::atomic::Ordering;
 
 fn request(path: &str, user: &str) -> Vec<u8> {

@@ -173,6 +173,46 @@ fn a_token_of_a_secret_ends_with_the_secret() {
 }
 
 #[test]
+fn a_token_ends_with_the_key_that_signed_it() {
+    let bench = Bench::new("token-key");
+    let before = bench.token(600);
+    bench.keys.renew_account_key().expect("renewed");
+    let after = bench.token_of(bench.keys.issuer(), 600);
+    let [old, new] = [&before, &after].map(|token| bench.bearer(token).expect("both keys count"));
+    assert!(bench.authenticator.still_valid(&old) && bench.authenticator.still_valid(&new));
+    assert_eq!(bench.keys.drop_old_account_keys(), Ok(1));
+    assert!(!bench.authenticator.still_valid(&old) && bench.authenticator.still_valid(&new));
+    // The signature is still remembered.
+    assert_eq!(bench.bearer(&before), Err("Unauthorized".to_owned()));
+    assert!(bench.bearer(&after).is_ok());
+    let without = Authenticator::new(bench.store.clone(), None);
+    assert!(!without.still_valid(&new));
+}
+
+#[test]
+fn a_certificate_has_an_end() {
+    let bench = Bench::new("certificate-end");
+    let now_s = bench.authenticator.now().seconds();
+    for (end_s, front_proxy, counts) in
+        [(now_s + 1000, false, true), (now_s - 1, false, false), (now_s + 1000, true, true), (now_s - 1, true, false)]
+    {
+        let common_name = if front_proxy { "front-proxy-client" } else { "ann" }.to_owned();
+        let (organizations, serial, fingerprint) = (Vec::new(), vec![7], [1; 32]);
+        let standing = coracle_http::Standing::default();
+        let certificate =
+            ClientCertificate { common_name, organizations, serial, fingerprint, end_s, front_proxy, standing };
+        let headers =
+            HeaderMap::from_iter([("x-remote-user".parse().expect("a name"), HeaderValue::from_static("ann"))]);
+        let sender = RequestSender { certificate: Some(&certificate), ..sender(&headers) };
+        let found = bench.authenticator.identify(&sender, WithoutCredentials::Anonymous);
+        assert_eq!(found.map(|identity| identity.user.clone()).ok(), counts.then(|| "ann".to_owned()), "{end_s}");
+        assert_eq!(bench.authenticator.counts(&certificate), counts);
+        let credential = Credential::Certificate { serial: vec![7], fingerprint, end: end_s };
+        assert_eq!(bench.authenticator.still_valid(&credential.of(Identity::none())), counts);
+    }
+}
+
+#[test]
 fn a_token_of_a_file_ends_with_its_line() {
     let bench = Bench::new("file");
     let now_s = bench.authenticator.now().seconds();

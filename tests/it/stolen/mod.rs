@@ -11,7 +11,7 @@ use scene::Scene;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Read;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use walk::{Try, allowed, walk};
 
 /// What whoever is known may do, as Kubernetes has it.
@@ -334,6 +334,12 @@ fn credentials_that_end_end_what_is_open() {
     ends("a revoked certificate", watch);
     assert_eq!(scene.node("n").ask("GET", services, "").0, 200, "a new certificate of the same name counts");
     assert_eq!(node.ask("GET", services, "").0, 401, "and the old does not");
+
+    let mut ending = scene.node_for("n", Some(Duration::from_secs(10)));
+    let (code, watch) = ending.open(&format!("{services}?watch=1"));
+    assert_eq!(code, 200);
+    ends("a certificate with an end", watch);
+    assert_eq!(ending.ask("GET", services, "").0, 401);
 
     let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(3);
     scene.bootstrap_token(BOOTSTRAP, &soon.to_string());

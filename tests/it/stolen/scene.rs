@@ -9,6 +9,7 @@ use coracle_schema::base64;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// A master with two nodes, each with a pod and what the pod uses.
 pub struct Scene {
@@ -72,8 +73,13 @@ impl Scene {
     }
 
     pub fn node(&self, name: &str) -> Asker {
+        self.node_for(name, None)
+    }
+
+    /// By a certificate that counts so long. `None`: without an end.
+    pub fn node_for(&self, name: &str, life: Option<Duration>) -> Asker {
         let (user, groups) = (format!("system:node:{name}"), ["system:nodes".to_owned()]);
-        let (chain, key) = self.keys.sign_client(&user, &groups, None).expect("a certificate");
+        let (chain, key) = self.keys.sign_client(&user, &groups, life).expect("a certificate");
         Asker::new(self.secure, tls::config(&self.keys.authority(), Some(&Leaf { chain, key }), HTTP_1), String::new())
     }
 
