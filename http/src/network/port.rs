@@ -66,7 +66,8 @@ pub struct RationedPlace {
 /// Whether a client at this address may connect.
 pub type AdmitsAddress = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
-/// Whether a certificate that counts by its end and its authority has been withdrawn: asked at each request that comes with one.
+/// Whether a certificate that counts by its end and its authority has been withdrawn: asked at each request that comes
+/// with one.
 pub type IsRevoked = Arc<dyn Fn(&ClientCertificate) -> bool + Send + Sync>;
 
 /// What makes a port speak TLS.

@@ -257,8 +257,8 @@ impl Authenticator {
         Ok(found.map(|identity| Arc::new(Credential::File { id: id.to_owned(), hash }.of(identity))))
     }
 
-    /// Why a certificate counts no more. Without keys nobody knows which certificates were revoked. `end`: seconds since
-    /// 1970.
+    /// Why a certificate counts no more. Without keys nobody knows which certificates were revoked. `end`: in seconds
+    /// since 1970.
     fn ended(&self, serial: &[u8], end: i64) -> Option<&'static str> {
         match self.keys.as_ref().is_none_or(|keys| keys.is_revoked(serial)) {
             true => Some("was revoked"),
@@ -266,8 +266,8 @@ impl Authenticator {
         }
     }
 
-    /// Why a token of a service account counts for nothing now. `key`: the name of the key that has signed it, which may
-    /// have been dropped since.
+    /// Why a token of a service account counts for nothing now. `key`: the name of the key that has signed it; the key
+    /// may have been dropped since.
     fn check_account(&self, verified: &Verified, key: &str, hash: &[u8; 32]) -> Result<(), String> {
         if !self.keys.as_ref().is_some_and(|keys| keys.has_account_key(key)) {
             return Err("the token is signed by no key of this cluster".to_owned());
