@@ -273,6 +273,7 @@ fn follow_keys(
         if change.accounts {
             authenticator.keys_changed();
         }
+        Ok(())
     }));
 }
 

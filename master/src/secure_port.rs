@@ -83,13 +83,14 @@ enum Told {
 impl SecurePort {
     /// Opens the port at once where that is possible; the thread tries again where it is not.
     pub fn start(mut parts: SecureParts) -> io::Result<SecurePort> {
-        let opened = open(&parts);
-        let address = opened.as_ref().map(|(plane, _)| plane.address);
         let (tell, told) = sync_channel(2);
-        let shown = Arc::new(Mutex::new(opened.as_ref().map(|(_, tls)| tls.clone())));
+        let shown = Shown::default();
+        // First: a change while the port is being opened is known to `show`.
         follow_keys(&parts.keys, shown.clone(), tell.clone());
+        let opened = show(&parts, &shown);
+        let address = opened.as_ref().map(|plane| plane.address);
         let thread = thread::Builder::new().name("secure-port".to_owned()).spawn(move || {
-            let plane = keep(&mut parts, opened.map(|(plane, _)| plane), (&shown, &told));
+            let plane = keep(&mut parts, opened, (&shown, &told));
             plane.into_iter().for_each(NetworkPlane::stop);
         })?;
         Ok(SecurePort { tell, thread, address })
@@ -110,24 +111,43 @@ impl SecurePort {
     }
 }
 
-/// An open port, and the keys that its next connections use.
-type Opened = (NetworkPlane, Arc<TlsKeys>);
+/// What the next connections of an open port use.
+struct ShownKeys {
+    tls: Arc<TlsKeys>,
+    /// The chain and the key of the server, as PEM.
+    pair: (String, String),
+}
 
-fn open(parts: &SecureParts) -> Option<Opened> {
-    let tls = key_set(&parts.keys, |set| TlsKeys::new(set, parts.clock.clone()).map_err(|error| error.to_string()));
-    let opened = tls.and_then(|tls| {
-        let tls = Arc::new(tls);
+/// Opens the port, and takes up what has changed since its keys were read.
+fn show(parts: &SecureParts, shown: &Shown) -> Option<NetworkPlane> {
+    let (plane, keys) = open(parts)?;
+    let mut shown = locked(shown);
+    let keys = shown.insert(keys);
+    if let Err(why) = take_up(&parts.keys, keys) {
+        log::error!("{why}");
+    }
+    Some(plane)
+}
+
+fn open(parts: &SecureParts) -> Option<(NetworkPlane, ShownKeys)> {
+    let made = parts.keys.server().and_then(|pair| {
+        let new = |set: &KeySet<'_>| TlsKeys::new(set, parts.clock.clone()).map_err(|error| error.to_string());
+        let tls = key_set(&pair, &client_roots(&parts.keys)?, new)?;
+        Ok(ShownKeys { tls: Arc::new(tls), pair })
+    });
+    let opened = made.and_then(|keys| {
+        let tls = keys.tls.clone();
         let listener = network::listen(parts.address);
         let plane = listener
             .and_then(|listener| network::start(listener, parts.handler.clone(), (parts.port)(tls.clone())))
             .map_err(|error| format!("{error}{}", remedy(&error, parts.address)))?;
-        Ok((plane, tls))
+        Ok((plane, keys))
     });
     match opened {
-        Ok((plane, tls)) => {
+        Ok((plane, keys)) => {
             parts.state.note(plane.address, None);
             log::info!("serving on https://{}", plane.address);
-            Some((plane, tls))
+            Some((plane, keys))
         }
         Err(why) => {
             parts.state.note(parts.address, Some(format!("--secure-listen {}: {why}", parts.address)));
@@ -144,21 +164,22 @@ fn remedy(error: &io::Error, address: SocketAddr) -> String {
 }
 
 /// The keys of an open port.
-type Shown = Arc<Mutex<Option<Arc<TlsKeys>>>>;
+type Shown = Arc<Mutex<Option<ShownKeys>>>;
 
 /// The next connections use changed keys before whoever changed them goes on; what they end is ended by the thread.
 fn follow_keys(keys: &Arc<ClusterKeys>, shown: Shown, tell: SyncSender<Told>) {
     // The keys hold this: it must not hold the keys.
     let theirs = Arc::downgrade(keys);
     keys.follow(Box::new(move |change| {
-        let tls = locked(&shown).clone();
         if (change.authorities || change.server)
-            && let (Some(keys), Some(tls)) = (theirs.upgrade(), tls)
+            && let (Some(keys), Some(shown)) = (theirs.upgrade(), &mut *locked(&shown))
         {
-            take_up(&keys, &tls);
+            // A failure is tried again at the next look, which comes by itself: told here, it would come at once.
+            take_up(&keys, shown)?;
         }
         // A full channel holds a look that is still to come.
         let _ = tell.try_send(Told::Look);
+        Ok(())
     }));
 }
 
@@ -177,10 +198,7 @@ fn keep(
             Ok(Told::Stop) | Err(RecvTimeoutError::Disconnected) => return opened,
         }
         if opened.is_none() {
-            opened = open(parts).map(|(plane, tls)| {
-                *locked(shown) = Some(tls);
-                plane
-            });
+            opened = show(parts, shown);
         }
         parts.keys.look();
         parts.looks.look();
@@ -193,18 +211,41 @@ fn keep(
     }
 }
 
-/// The next connections use the files as they are now.
-fn take_up(keys: &ClusterKeys, tls: &TlsKeys) {
-    match key_set(keys, |set| tls.replace(set).map_err(|error| error.to_string())) {
-        Ok(()) => log::info!("the secure port has new certificates"),
-        Err(why) => log::error!("the secure port goes on with the certificates that it has: {why}"),
+/// The next connections use the files as they are now. `Err`: a pair of the server that cannot be used. The next
+/// connections use the pair of before then, with the authorities of now: an authority that was taken away counts no more.
+fn take_up(keys: &ClusterKeys, shown: &mut ShownKeys) -> Result<(), String> {
+    let tls = shown.tls.clone();
+    let roots = client_roots(keys).map_err(|why| format!("the secure port goes on with what it has: {why}"))?;
+    let replace = |pair: &(String, String)| {
+        key_set(pair, &roots, |set| tls.replace(set).map_err(|error| error.to_string()))
+    };
+    let replaced = keys.server().and_then(|pair| replace(&pair).map(|()| pair));
+    match replaced {
+        Ok(pair) => {
+            shown.pair = pair;
+            log::info!("the secure port has taken the keys up");
+            Ok(())
+        }
+        Err(why) => {
+            replace(&shown.pair).map_err(|why| format!("the secure port goes on with what it has: {why}"))?;
+            Err(format!("the secure port goes on with the certificate that it has: {why}"))
+        }
     }
 }
 
+/// The authorities of clients, and of proxies that speak for users.
+type ClientRoots = (String, Arc<str>);
+
+fn client_roots(keys: &ClusterKeys) -> Result<ClientRoots, String> {
+    Ok((keys.client_authorities_pem()?, keys.proxy_authority_pem()))
+}
+
 /// The files of the keys, as the port takes them.
-fn key_set<T>(keys: &ClusterKeys, with: impl FnOnce(&KeySet<'_>) -> Result<T, String>) -> Result<T, String> {
-    let (chain, key) = keys.server()?;
-    let (clients, proxies) = (keys.client_authorities_pem()?, keys.proxy_authority_pem());
+fn key_set<T>(
+    (chain, key): &(String, String),
+    (clients, proxies): &ClientRoots,
+    with: impl FnOnce(&KeySet<'_>) -> Result<T, String>,
+) -> Result<T, String> {
     with(&KeySet {
         chain_pem: chain.as_bytes(),
         key_pem: key.as_bytes(),

@@ -84,10 +84,10 @@ impl Upkeep {
             Task::Reseal => self.reseal(),
             Task::Unadopted => Ok(Answer::json(StatusCode::OK, Value::from(self.adoption.unadopted()).to_string())),
             Task::Adopt => self.adoption.adopt().map(adopted),
-            Task::LookAtKeys => self.keys().map(|(keys, _)| {
-                keys.look();
-                done("it counts from now on")
-            }),
+            Task::LookAtKeys => {
+                let taken_up = self.keys().and_then(|(keys, _)| keys.take_up());
+                taken_up.map(|()| done("it counts from now on"))
+            }
             Task::RenewKeys => {
                 let renewed = self.keys().and_then(|(keys, names)| keys.renew(&names()));
                 renewed.map(|()| done("the certificates of this host are new"))

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 const ID_LETTERS: usize = 6;
 const SECRET_LETTERS_MAX: usize = 64;
+/// The pause before a file that could not be read is read again: requests by strangers ask for it.
+const RETRY: Duration = Duration::from_secs(1);
 /// The group of hosts that join, of which a join token's other groups are subgroups.
 const BOOTSTRAPPERS: &str = "system:bootstrappers";
 
@@ -27,6 +29,8 @@ pub struct StaticTokens(Mutex<Known>);
 #[derive(Default)]
 struct Known {
     stamp: Option<Stamp>,
+    /// The file that could not be read, when, and why.
+    failed: Option<(Stamp, Instant, String)>,
     /// `None`: it has never been readable.
     list: Option<TokenList>,
     /// When this process saw a token with a limited life first, by id.
@@ -51,13 +55,10 @@ impl StaticTokens {
     ) -> Result<Option<Identity>, String> {
         let mut known = locked(&self.0);
         let (folder, stamp) = (keys.folder(), keys.folder().stamp(TOKENS));
-        if known.stamp != Some(stamp) {
-            known.stamp = Some(stamp);
-            match folder.read(TOKENS).and_then(|text| TokenList::parse(&text.unwrap_or_default())) {
-                Ok(list) => known.take(list),
-                Err(why) => log::error!("{}: {why}; what was read before counts", folder.path(TOKENS).display()),
-            }
-        }
+        known.read_changed(stamp, Instant::now(), || {
+            let read = folder.read(TOKENS).and_then(|text| TokenList::parse(&text.unwrap_or_default()));
+            read.map_err(|why| format!("{}: {why}", folder.path(TOKENS).display()))
+        });
         let list = known.list.as_ref().ok_or_else(|| format!("{} cannot be read", folder.path(TOKENS).display()))?;
         let Some(token) = list.tokens.iter().find(|token| token.id == id) else { return Ok(None) };
         let run = known.seen.get(id).map(Instant::elapsed).unwrap_or_default();
@@ -66,6 +67,29 @@ impl StaticTokens {
 }
 
 impl Known {
+    /// Reads a file that differs from the file that was read last. One that cannot be read is read again after `RETRY`,
+    /// or when it differs.
+    fn read_changed(&mut self, stamp: Stamp, now: Instant, read: impl FnOnce() -> Result<TokenList, String>) {
+        let waits = |(failed, at, _): &(Stamp, Instant, String)| {
+            *failed == stamp && now.saturating_duration_since(*at) < RETRY
+        };
+        if self.stamp == Some(stamp) && self.failed.is_none() || self.failed.as_ref().is_some_and(waits) {
+            return;
+        }
+        match read() {
+            Ok(list) => {
+                self.take(list);
+                (self.stamp, self.failed) = (Some(stamp), None);
+            }
+            Err(why) => {
+                if self.failed.as_ref().is_none_or(|(_, _, before)| *before != why) {
+                    log::error!("{why}; what was read before counts");
+                }
+                self.failed = Some((stamp, now, why));
+            }
+        }
+    }
+
     fn take(&mut self, list: TokenList) {
         let mut before = std::mem::take(&mut self.seen);
         let limited = list.tokens.iter().filter(|token| token.life_s > 0);
@@ -132,6 +156,23 @@ mod tests {
         let groups = groups.map(str::to_owned).to_vec();
         let joining: &[&str] = &["system:bootstrappers", "system:bootstrappers:x", "system:authenticated"];
         check(StaticToken { join: true, groups, ..good }, 0, Ok(Some(joining)));
+    }
+
+    #[test]
+    fn a_failed_read_is_repeated() {
+        let (mut known, start, stamp) = (Known::default(), Instant::now(), Stamp::default());
+        let reads = std::cell::Cell::new(0);
+        let mut look = |after_ms: u64, outcome: Result<(), &str>| {
+            known.read_changed(stamp, start + Duration::from_millis(after_ms), || {
+                reads.set(reads.get() + 1);
+                outcome.map(|()| TokenList::default()).map_err(str::to_owned)
+            });
+            (reads.get(), known.list.is_some())
+        };
+        assert_eq!(look(0, Err("too many open files")), (1, false));
+        assert_eq!(look(999, Ok(())), (1, false), "strangers do not make it read the file at each request");
+        assert_eq!(look(1000, Ok(())), (2, true));
+        assert_eq!(look(9000, Ok(())), (2, true), "it has not changed since");
     }
 
     #[test]

@@ -171,7 +171,13 @@ impl KeyFolder {
     /// ones.
     pub fn reseal(&self) -> Result<(), String> {
         let keys = self.keys.get();
-        for (name, _) in self.all()?.into_iter().filter(|(name, text)| is_secret_file(name) && keys.wants_text(text)) {
+        let wants = |name: &str, text: &str| is_secret_file(name) && keys.wants_text(text);
+        if !self.all()?.iter().any(|(name, text)| wants(name, text)) {
+            return Ok(());
+        }
+        // Another process may have written a new key since: what counts is read under the lock.
+        let _held = self.hold()?;
+        for (name, _) in self.all()?.into_iter().filter(|(name, text)| wants(name, text)) {
             let path = self.path(&format!("{name}{PARTIAL}"));
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -239,6 +245,38 @@ impl HeldFolder<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Another process makes a new key while private keys are sealed.
+    #[test]
+    fn sealing_loses_no_key_of_another_process() {
+        let dir = std::env::temp_dir().join(format!("coracle-keys-resealed-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("ours");
+        let folder = KeyFolder::of(&dir);
+        folder.write(ACCOUNTS, "old").expect("written");
+        let ring = crate::store::KeyRing::parse(&crate::store::key_line("k", &[7; 32])).expect("a key");
+        let keys = SealKeys::Ring(std::sync::Arc::new(ring));
+        let sealed = folder.clone().sealed_by(SharedKeys::new(keys));
+        let held = folder.hold().expect("held");
+        let inode = format!(":{} ", fs::metadata(folder.path(LOCK)).expect("there").ino());
+        let is_waiting = || {
+            let locks = fs::read_to_string("/proc/locks").expect("of the kernel");
+            locks.lines().any(|line| line.contains("->") && line.contains(&inode))
+        };
+        let resealing = std::thread::spawn({
+            let sealed = sealed.clone();
+            move || sealed.reseal()
+        });
+        while !is_waiting() {
+            assert!(!resealing.is_finished(), "it does not wait for the lock");
+            std::thread::yield_now();
+        }
+        folder.write(ACCOUNTS, "new").expect("written");
+        drop(held);
+        resealing.join().expect("no panic").expect("sealed");
+        assert_eq!(sealed.read(ACCOUNTS), Ok(Some("new".to_owned())));
+        assert_ne!(folder.read_raw(ACCOUNTS), Ok(Some("new".to_owned())), "it is sealed");
+        fs::remove_dir_all(&dir).expect("ours");
+    }
 
     #[test]
     fn files_are_for_their_owner_alone() {

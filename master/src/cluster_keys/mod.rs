@@ -33,7 +33,7 @@ pub mod token;
 pub mod tokens;
 
 use self::clock::HighWaterMark;
-use self::current::{Current, Seen};
+use self::current::{Current, Looked, Seen};
 use self::files::{CLOCK, KeyFolder, LIFE};
 use self::first_start::make_missing;
 use self::issuer::{Issuer, VerifyingCoordinates};
@@ -84,7 +84,7 @@ pub struct ClusterKeys {
     current: RwLock<Arc<Current>>,
     /// `None`: the list has never been readable, so that every certificate may be in it.
     revoked: RwLock<Option<RevokedList>>,
-    seen: Mutex<Seen>,
+    looked: Mutex<Looked>,
     followers: Mutex<Vec<KeyFollower>>,
 }
 
@@ -121,7 +121,7 @@ impl ClusterKeys {
     }
 
     fn of_files(folder: KeyFolder, options: KeyOptions, entropy: Entropy) -> Result<ClusterKeys, String> {
-        let seen = Mutex::new(Seen::of(&folder, &options));
+        let looked = Mutex::new(Looked::at(Seen::of(&folder, &options)));
         let current = RwLock::new(Arc::new(Current::read(&folder)?));
         let kept = folder.read(CLOCK)?;
         let mark = HighWaterMark::parse(kept.as_deref(), Duration::ZERO);
@@ -132,8 +132,8 @@ impl ClusterKeys {
         });
         let (clock, started, life) = (Mutex::new(mark), Instant::now(), Mutex::new(life));
         let (revoked, followers) = (RwLock::default(), Mutex::default());
-        let keys = ClusterKeys { folder, options, entropy, clock, started, life, current, revoked, seen, followers };
-        keys.read_revoked();
+        let keys = ClusterKeys { folder, options, entropy, clock, started, life, current, revoked, looked, followers };
+        keys.begin_revoked();
         Ok(keys)
     }
 

@@ -56,6 +56,7 @@ impl ClusterKeys {
         let leaf = certificate::of_server(names, certificate::public_key(&key)?)?;
         let signed = self.sign(leaf)?;
         let chain = format!("{}{}", pem::pem(certificate::LABEL, &signed.der), signed.between);
+        let _held = self.folder.hold()?;
         // A crash between the two leaves a pair that does not fit, which the next start finds.
         self.folder.write(SERVER_KEY, &text)?;
         self.folder.write(SERVER, &chain)?;
@@ -83,8 +84,7 @@ impl ClusterKeys {
             self.make_server(names)?;
         }
         OwnClient::ALL.iter().try_for_each(|of| self.make_own_client(*of).map(drop))?;
-        self.look();
-        Ok(())
+        self.take_up()
     }
 
     /// Looks after everything that ages, at a start and every few minutes.

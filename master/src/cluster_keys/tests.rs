@@ -178,6 +178,47 @@ fn a_revoked_certificate_counts_no_more() {
     assert!(keys.revoke(&bobs, "bob").is_err());
 }
 
+/// A read that fails is repeated also where the file looks as it did then.
+#[test]
+fn a_failed_read_is_repeated() {
+    let place = Place::new("repeated");
+    let (_store, registry) = registry(&place.0);
+    let keys = ClusterKeys::open(&registry, place.options(&[])).expect("made");
+    let told = Arc::new(AtomicU64::new(0));
+    let (told_all, bad) = (told.clone(), Arc::new(AtomicU64::new(0)));
+    let is_bad = bad.clone();
+    keys.follow(Box::new(move |_| {
+        told_all.fetch_add(1, Ordering::Relaxed);
+        if is_bad.load(Ordering::Relaxed) == 0 { Ok(()) } else { Err("no room".to_owned()) }
+    }));
+    let path = |name: &str| place.0.join("keys").join(name);
+    let modified = |name: &str| fs::metadata(path(name)).expect("there").modified().expect("a time");
+    for (name, good) in [("revoked", "0a0b ann\n".to_owned()), (AUTHORITY, keys.authority().to_string())] {
+        fs::write(path(name), "?".repeat(good.len())).expect("ours");
+        let stamp = keys.folder().stamp(name);
+        for _ in 0..2 {
+            let why = keys.take_up().expect_err("it cannot be read");
+            assert!(why.contains(name), "{why}");
+        }
+        let at = modified(name);
+        fs::write(path(name), &good).expect("ours");
+        fs::OpenOptions::new().write(true).open(path(name)).expect("ours").set_modified(at).expect("ours");
+        assert_eq!(keys.folder().stamp(name), stamp);
+        assert_eq!((keys.take_up(), keys.take_up()), (Ok(()), Ok(())), "{name}");
+    }
+    assert!(keys.is_revoked(&[10, 11]));
+    // A follower that has failed is told again, and no other is.
+    let before = told.load(Ordering::Relaxed);
+    bad.store(1, Ordering::Relaxed);
+    fs::write(path("revoked"), "0c0d bob\n").expect("ours");
+    assert_eq!([keys.take_up(), keys.take_up()], [(); 2].map(|()| Err("no room".to_owned())));
+    bad.store(0, Ordering::Relaxed);
+    assert_eq!((keys.take_up(), keys.take_up()), (Ok(()), Ok(())));
+    assert_eq!(told.load(Ordering::Relaxed) - before, 3);
+    fs::write(path(TOKENS), "what?").expect("ours");
+    assert!(keys.take_up().expect_err("no tokens").contains(TOKENS));
+}
+
 /// Secrets as versions before this one made them.
 fn secrets(registry: &Registry, certificate: &str, key: &str, account: &str) {
     let data = |texts: &[(&str, &str)]| -> Value {
@@ -318,6 +359,7 @@ fn a_new_authority_is_noticed_by_no_client() {
     let counted = heard.clone();
     keys.follow(Box::new(move |change| {
         counted.fetch_add(u64::from(change.authorities), Ordering::Relaxed);
+        Ok(())
     }));
     write(&place, "old.pem", &keys.authority());
     write(&place, "ann.pem", &keys.sign_client("ann", &[], None).expect("signed").0);
