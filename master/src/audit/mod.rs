@@ -20,7 +20,7 @@ pub use lines::AuditLog;
 use crate::authorize::Attributes;
 use bound::Bound;
 use choice::{Asked, is_recorded, is_refusal};
-use coracle_http::{Caller, Identity};
+use coracle_http::Identity;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -70,13 +70,8 @@ impl Audit {
 
     /// Whether a request with this outcome is recorded, and how many like it were left out before. `client`: the
     /// identity that has sent it.
-    pub fn records(
-        &self,
-        attributes: &Attributes,
-        (caller, client): (&Caller, &Identity),
-        outcome: &Outcome,
-    ) -> Option<u64> {
-        let asked = Asked { attributes, caller, client, code: outcome.code };
+    pub fn records(&self, attributes: &Attributes, client: &Identity, outcome: &Outcome) -> Option<u64> {
+        let asked = Asked { attributes, client, code: outcome.code };
         if !is_recorded(self.level, &asked) {
             return None;
         }

@@ -70,7 +70,7 @@ impl Serve {
         let (reason, message) = (trail.reason, trail.message);
         let outcome = Outcome { code: answer.status.as_u16(), reason, message, streams };
         let client = &*request.identity;
-        let Some(left_out) = self.audit.records(attributes, (&request.caller, client), &outcome) else { return };
+        let Some(left_out) = self.audit.records(attributes, client, &outcome) else { return };
         let id = chosen_id(&request.headers).unwrap_or_else(|| self.registry.maker.uuid());
         self.audit.record(&AuditEvent {
             id: &id,
@@ -107,7 +107,7 @@ impl Serve {
         let verb = method.to_ascii_lowercase();
         let attributes = Attributes::Path { verb, path: path.to_owned() };
         let nobody = Identity::none();
-        let Some(left_out) = self.audit.records(&attributes, (caller, &nobody), &outcome) else { return };
+        let Some(left_out) = self.audit.records(&attributes, &nobody, &outcome) else { return };
         let now = making::precise_time();
         self.audit.record(&AuditEvent {
             id: &self.registry.maker.uuid(),
