@@ -34,7 +34,7 @@ impl Bound {
     /// go back.
     pub(super) fn take(&mut self, client: &str, now: Duration) -> Option<u64> {
         if !self.clients.contains_key(client) && self.clients.len() >= CLIENTS_MAX {
-            self.clients.retain(|_, refusals| refusals.left_out > 0 || refusals.filled(now) < BURST);
+            self.forget_quiet(now);
         }
         let client = if self.clients.contains_key(client) || self.clients.len() < CLIENTS_MAX { client } else { "" };
         let fresh = || Refusals { tokens: BURST, at: now, left_out: 0 };
@@ -47,6 +47,20 @@ impl Bound {
         }
         refusals.tokens -= 1.0;
         Some(std::mem::take(&mut refusals.left_out))
+    }
+
+    /// What was left out of clients that are forgotten, the next line of an unknown client tells.
+    fn forget_quiet(&mut self, now: Duration) {
+        let mut left_out = 0;
+        self.clients.retain(|client, refusals| {
+            let stays = client.is_empty() || refusals.filled(now) < BURST;
+            left_out += if stays { 0 } else { refusals.left_out };
+            stays
+        });
+        if left_out > 0 {
+            let fresh = Refusals { tokens: BURST, at: now, left_out: 0 };
+            self.clients.entry(String::new()).or_insert(fresh).left_out += left_out;
+        }
     }
 
     pub(super) fn left_out(&self) -> u64 {
@@ -79,5 +93,9 @@ mod tests {
             }
         }
         assert!(bound.clients.len() <= CLIENTS_MAX + 1);
+        let (before, later) = (bound.left_out(), Duration::from_secs(3600));
+        assert_eq!(bound.take("late", later), Some(0), "whoever was quiet for an hour takes no place");
+        assert_eq!(bound.take("", later), Some(before), "nothing that was left out is forgotten");
+        assert!(bound.clients.len() <= 2);
     }
 }
