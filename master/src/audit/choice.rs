@@ -35,7 +35,7 @@ const PROGRAMS: [&str; 2] = ["system:serviceaccount:", "system:kube-"];
 const SIGNATURES: &str = "certificates.k8s.io";
 
 /// 401 and 403: because of who asks.
-pub(super) fn is_refusal(code: u16) -> bool {
+fn is_refusal(code: u16) -> bool {
     matches!(code, 401 | 403)
 }
 

@@ -218,8 +218,11 @@ fn a_quota_is_counted_and_held() {
 fn a_user_that_may_add_nothing_may_write_what_adds_nothing() {
     let registry = in_memory();
     ["a", "kube-node-lease"].iter().for_each(|name| registry.ensure_namespace(name).expect("it is new"));
-    let (maps, leases, nodes) =
-        (Resource::core("configmaps"), Resource { group: "coordination.k8s.io".into(), plural: "leases".into() }, Resource::core("nodes"));
+    let (maps, leases, nodes) = (
+        Resource::core("configmaps"),
+        Resource { group: "coordination.k8s.io".into(), plural: "leases".into() },
+        Resource::core("nodes"),
+    );
     made(&registry, &maps, &json!({"metadata": {"name": "m", "namespace": "a"}, "data": {"key": "12"}}));
     let node = coracle_http::Identity::agent("n");
     registry.make_own(&registry.kind(&nodes).expect("a row"), "", &json!({"metadata": {"name": "n"}})).expect("new");
