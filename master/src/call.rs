@@ -94,6 +94,16 @@ pub struct Told {
     pub name: String,
     /// Annotations of admission.
     pub notes: Vec<(&'static str, String)>,
+    /// Something was, or was to be, written.
+    pub writes: bool,
+    /// Something was, or was to be, rehearsed.
+    pub rehearses: bool,
+}
+
+impl Told {
+    pub fn is_rehearsal(&self) -> bool {
+        self.rehearses && !self.writes
+    }
 }
 
 impl Call<'_> {

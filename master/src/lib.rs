@@ -80,6 +80,7 @@ pub struct Master {
     control: Control,
     doors: Doors,
     keys: Option<Arc<ClusterKeys>>,
+    audit: Arc<Audit>,
 }
 
 /// Serves until `shutdown` returns.
@@ -149,13 +150,15 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let upkeep = Upkeep::new(store.clone(), adoption.clone(), &config.data_dir)
         .holding(keys.clone(), Box::new(move || server_names(&names)))
         .sealing(config.encryption_key.clone(), sealing);
+    let audit = Audit::start(config.audit.clone());
+    let audit = Arc::new(audit.map_err(|error| format!("start the thread of the audit log: {error}"))?);
     let (state, hearing) = (Arc::<SecureState>::default(), wakes.clone());
     let serve = Serve::new(registry.clone(), keys.clone())
         .asked_by(authenticator.clone())
         .asking(agents.clone())
         .kept_by(upkeep)
         .secured_by(state.clone())
-        .recorded_by(Audit::new(config.audit.clone()))
+        .recorded_by(audit.clone())
         .heard_by(Box::new(move |key| hearing.hear(key)))
         .giving_back_what_a_start_took();
     let (theirs, serve) = (keys.clone(), Arc::new(serve));
@@ -175,7 +178,7 @@ pub fn start(config: &Config) -> Result<Master, String> {
         "serving on {socket}{}",
         doors.plain_address().map(|address| format!(" and http://{address}")).unwrap_or_default()
     );
-    Ok(Master { store, registry, control, doors, keys })
+    Ok(Master { store, registry, control, doors, keys, audit })
 }
 
 /// Opens the store, and what decides about its objects.
@@ -343,10 +346,11 @@ impl Master {
         self.registry.withdraw(resource)
     }
 
-    /// Requests in flight are answered, watches end, and the store is closed.
+    /// Requests in flight are answered, watches end, the audit log has its last lines, and the store is closed.
     pub fn stop(self) {
         self.doors.stop();
         drop(self.control);
+        self.audit.flush();
         self.keys.iter().for_each(|keys| keys.stopped());
         match self.store.close() {
             Ok(()) => log::info!("stopped"),

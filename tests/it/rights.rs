@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Rights that ended are noticed after some seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -104,6 +104,14 @@ fn who_asked_for_what_is_recorded_and_refusals_are_counted() {
     let refused = sent(address, "POST", "/api/v1/namespaces/default/services", None, &service);
     assert_eq!(refused.code, 403, "{}", String::from_utf8_lossy(&refused.body));
     let id = refused.headers.iter().find(|(name, _)| name == "audit-id").map(|(_, id)| id.clone());
+    // Lines are written by a thread of their own.
+    let asked = Instant::now();
+    let metrics = loop {
+        let metrics = String::from_utf8(sent(address, "GET", "/metrics", None, &Value::Null).body).expect("text");
+        if metrics.contains("apiserver_audit_event_total 7") || asked.elapsed() > PATIENCE {
+            break metrics;
+        }
+    };
     let written = fs::read_to_string(bed.folder.join("audit.log")).expect("an audit log");
     let lines: Vec<Value> = written.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let told: Vec<Value> = lines
@@ -132,8 +140,6 @@ fn who_asked_for_what_is_recorded_and_refusals_are_counted() {
     );
     assert_eq!(lines.last().map(|line| line["auditID"].clone()), id.map(Value::from));
     assert!(!written.contains(&token) && !written.contains("nobodys"));
-    let metrics = sent(address, "GET", "/metrics", None, &Value::Null);
-    let metrics = String::from_utf8(metrics.body).expect("text");
     for line in
         ["coracle_refused_requests_total{code=\"401\",reason=\"unidentified\"} ", "apiserver_audit_event_total 7"]
     {

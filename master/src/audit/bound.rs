@@ -1,29 +1,29 @@
-//! How many refusals of one client are recorded: who is refused all day must not push the writes of others out of a
-//! file of bounded size. PURE.
+//! How many requests of one client are recorded that changed nothing: who is refused all day, or only rehearses, must
+//! not push the writes of others out of a file of bounded size. PURE.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Refusals at once of one client. All unknown clients count as one client.
+/// Lines at once of one client. All unknown clients count as one client.
 const BURST: f64 = 60.0;
-/// Refusals a second after that.
+/// Lines a second after that.
 const RATE: f64 = 0.2;
 /// Clients that are told apart; more count as one.
 const CLIENTS_MAX: usize = 256;
 
 #[derive(Default)]
 pub(super) struct Bound {
-    clients: BTreeMap<String, Refusals>,
+    clients: BTreeMap<String, Room>,
     left_out: u64,
 }
 
-struct Refusals {
+struct Room {
     tokens: f64,
     at: Duration,
     left_out: u64,
 }
 
-impl Refusals {
+impl Room {
     fn filled(&self, now: Duration) -> f64 {
         (self.tokens + now.saturating_sub(self.at).as_secs_f64() * RATE).min(BURST)
     }
@@ -34,19 +34,33 @@ impl Bound {
     /// go back.
     pub(super) fn take(&mut self, client: &str, now: Duration) -> Option<u64> {
         if !self.clients.contains_key(client) && self.clients.len() >= CLIENTS_MAX {
-            self.clients.retain(|_, refusals| refusals.left_out > 0 || refusals.filled(now) < BURST);
+            self.forget_quiet(now);
         }
         let client = if self.clients.contains_key(client) || self.clients.len() < CLIENTS_MAX { client } else { "" };
-        let fresh = || Refusals { tokens: BURST, at: now, left_out: 0 };
-        let refusals = self.clients.entry(client.to_owned()).or_insert_with(fresh);
-        (refusals.tokens, refusals.at) = (refusals.filled(now), now);
-        if refusals.tokens < 1.0 {
-            refusals.left_out += 1;
+        let fresh = || Room { tokens: BURST, at: now, left_out: 0 };
+        let room = self.clients.entry(client.to_owned()).or_insert_with(fresh);
+        (room.tokens, room.at) = (room.filled(now), now);
+        if room.tokens < 1.0 {
+            room.left_out += 1;
             self.left_out += 1;
             return None;
         }
-        refusals.tokens -= 1.0;
-        Some(std::mem::take(&mut refusals.left_out))
+        room.tokens -= 1.0;
+        Some(std::mem::take(&mut room.left_out))
+    }
+
+    /// What was left out of clients that are forgotten, the next line of an unknown client tells.
+    fn forget_quiet(&mut self, now: Duration) {
+        let mut left_out = 0;
+        self.clients.retain(|client, room| {
+            let stays = client.is_empty() || room.filled(now) < BURST;
+            left_out += if stays { 0 } else { room.left_out };
+            stays
+        });
+        if left_out > 0 {
+            let fresh = Room { tokens: BURST, at: now, left_out: 0 };
+            self.clients.entry(String::new()).or_insert(fresh).left_out += left_out;
+        }
     }
 
     pub(super) fn left_out(&self) -> u64 {
@@ -79,5 +93,9 @@ mod tests {
             }
         }
         assert!(bound.clients.len() <= CLIENTS_MAX + 1);
+        let (before, later) = (bound.left_out(), Duration::from_secs(3600));
+        assert_eq!(bound.take("late", later), Some(0), "whoever was quiet for an hour takes no place");
+        assert_eq!(bound.take("", later), Some(before), "nothing that was left out is forgotten");
+        assert!(bound.clients.len() <= 2);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::authorize::Attributes;
 use coracle_api::meta::Resource;
-use coracle_http::{Caller, Identity};
+use coracle_http::Identity;
 
 /// What the configuration asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,6 @@ pub enum AuditLevel {
 /// A request that was answered.
 pub(super) struct Asked<'a> {
     pub(super) attributes: &'a Attributes,
-    pub(super) caller: &'a Caller,
     pub(super) client: &'a Identity,
     pub(super) code: u16,
 }
@@ -36,7 +35,7 @@ const PROGRAMS: [&str; 2] = ["system:serviceaccount:", "system:kube-"];
 const SIGNATURES: &str = "certificates.k8s.io";
 
 /// 401 and 403: because of who asks.
-pub(super) fn is_refusal(code: u16) -> bool {
+fn is_refusal(code: u16) -> bool {
     matches!(code, 401 | 403)
 }
 
@@ -68,11 +67,11 @@ fn is_write(attributes: &Attributes) -> bool {
 }
 
 /// What nodes and programs write all the time: leases, events, statuses, and nodes the tokens of their pods. A quiet
-/// host records nothing of it.
+/// host records nothing of it. The agent of this host names its node; root by the same socket does not.
 fn is_usual(asked: &Asked<'_>) -> bool {
     let Attributes::Resource { resource, subresource, .. } = asked.attributes else { return false };
     let Resource { group, plural } = resource;
-    let node = *asked.caller == Caller::Local || asked.client.is_node();
+    let node = asked.client.is_node();
     let program = node || PROGRAMS.iter().any(|name| asked.client.user.starts_with(name));
     match (&**group, &**plural, subresource.as_str()) {
         ("coordination.k8s.io", "leases", "") | ("" | "events.k8s.io", "events", "") => program,
@@ -100,12 +99,16 @@ mod tests {
 
     #[test]
     fn what_is_recorded() {
-        let network = Caller::Network { address: ([10, 0, 0, 1], 1).into() };
-        let identity = |user: &str| {
-            let groups = if user.starts_with("system:node:") { vec!["system:nodes".to_owned()] } else { Vec::new() };
-            Identity { user: user.to_owned(), groups, ..Identity::none() }
+        let identity = |user: &str| match user {
+            "root" => Identity::administrator(),
+            "agent" => Identity::agent("n"),
+            "system:node:n" => {
+                Identity { user: user.to_owned(), groups: vec!["system:nodes".to_owned()], ..Identity::none() }
+            }
+            user => Identity { user: user.to_owned(), ..Identity::none() },
         };
         let (ann, node, account) = ("ann", "system:node:n", "system:serviceaccount:a:b");
+        let (root, agent) = ("root", "agent");
         // The code; whether it stands among the writes, and among all.
         for (what, user, code, writes, all) in [
             ("create pods", ann, 201, true, true),
@@ -121,14 +124,21 @@ mod tests {
             ("create tokenreviews.authentication.k8s.io", account, 201, false, true),
             ("create serviceaccounts/token", ann, 201, true, true),
             ("create serviceaccounts/token", node, 201, false, true),
+            ("create serviceaccounts/token", agent, 201, false, true),
+            ("create serviceaccounts/token", root, 201, true, true),
             ("create serviceaccounts/token", account, 201, true, true),
             ("update leases.coordination.k8s.io", ann, 200, true, true),
             ("update leases.coordination.k8s.io", account, 200, false, true),
             ("update leases.coordination.k8s.io", node, 200, false, true),
             ("update leases.coordination.k8s.io", account, 403, true, true),
+            ("update leases.coordination.k8s.io", agent, 200, false, true),
+            ("update leases.coordination.k8s.io", root, 200, true, true),
+            ("create events", root, 201, true, true),
             ("create events", account, 201, false, true),
             ("patch events.events.k8s.io", "system:kube-scheduler", 200, false, true),
             ("patch pods/status", node, 200, false, true),
+            ("patch pods/status", agent, 200, false, true),
+            ("patch pods/status", root, 200, true, true),
             ("patch pods/status", ann, 200, true, true),
             ("update certificatesigningrequests.certificates.k8s.io/status", account, 200, true, true),
             ("delete pods", node, 200, true, true),
@@ -139,14 +149,10 @@ mod tests {
             ("post /x", ann, 404, true, true),
         ] {
             let (attributes, client) = (of(what), identity(user));
-            let asked = Asked { attributes: &attributes, caller: &network, client: &client, code };
+            let asked = Asked { attributes: &attributes, client: &client, code };
             let recorded =
                 [AuditLevel::Off, AuditLevel::Writes, AuditLevel::All].map(|level| is_recorded(level, &asked));
             assert_eq!(recorded, [false, writes, all], "{what} {user} {code}");
         }
-        let administrator = Identity::administrator();
-        let attributes = of("patch pods/status");
-        let of_the_agent = Asked { attributes: &attributes, caller: &Caller::Local, client: &administrator, code: 200 };
-        assert!(!is_recorded(AuditLevel::Writes, &of_the_agent), "the agent of this host");
     }
 }

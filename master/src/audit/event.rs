@@ -15,6 +15,15 @@ pub struct Outcome {
     pub message: String,
     /// The answer goes on: a watch, a log, a command in a pod.
     pub streams: bool,
+    /// Every step was taken but the writing.
+    pub is_dry_run: bool,
+}
+
+impl Outcome {
+    /// Whoever asks for it may ask for it without end.
+    pub(super) fn changed_nothing(&self) -> bool {
+        self.code >= 400 || self.is_dry_run
+    }
 }
 
 /// A request and its outcome.
@@ -23,7 +32,6 @@ pub struct AuditEvent<'a> {
     pub method: &'a str,
     /// Without its query, where a command may stand that is run in a pod.
     pub path: &'a str,
-    pub is_dry_run: bool,
     pub user_agent: &'a str,
     pub caller: &'a Caller,
     /// Whose credentials were shown. None: wrong credentials.
@@ -41,19 +49,21 @@ pub struct AuditEvent<'a> {
     pub decision: Option<(bool, &'a str)>,
     /// Of admission.
     pub notes: &'a [(&'static str, String)],
-    /// Refusals of this client that were left out before this one.
+    /// Requests of this client that changed nothing and were left out before this one.
     pub left_out: u64,
     /// RFC 3339, with microseconds.
     pub received: &'a str,
     pub answered: &'a str,
 }
 
-/// Bytes of a text that a client chooses: of its name for itself, of a path.
+/// Bytes of a text that a client chooses, as of a path.
 const TEXT_BYTES_MAX: usize = 1024;
+/// Bytes of a client's name for itself. Every line has it.
+const USER_AGENT_BYTES_MAX: usize = 256;
 
 impl AuditEvent<'_> {
     pub(super) fn line(&self) -> String {
-        let uri = match self.is_dry_run {
+        let uri = match self.outcome.is_dry_run {
             true => format!("{}?dryRun=All", clipped(self.path)),
             false => clipped(self.path).to_owned(),
         };
@@ -77,7 +87,7 @@ impl AuditEvent<'_> {
             event["sourceIPs"] = json!([address.ip().to_canonical().to_string()]);
         }
         if !self.user_agent.is_empty() {
-            event["userAgent"] = clipped(self.user_agent).into();
+            event["userAgent"] = clipped_to(self.user_agent, USER_AGENT_BYTES_MAX).into();
         }
         if let Some(Attributes::Resource { .. }) = self.attributes {
             event["objectRef"] = self.reference();
@@ -157,7 +167,11 @@ fn user(identity: &Identity) -> Value {
 }
 
 fn clipped(text: &str) -> &str {
-    &text[..text.floor_char_boundary(TEXT_BYTES_MAX)]
+    clipped_to(text, TEXT_BYTES_MAX)
+}
+
+fn clipped_to(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
 }
 
 #[cfg(test)]
@@ -170,7 +184,6 @@ mod tests {
             id: "i",
             method: "POST",
             path: "/api/v1/namespaces/a/pods",
-            is_dry_run: false,
             user_agent: "kubectl/v1.36.0",
             caller: &Caller::Local,
             client: Some(client),
@@ -223,10 +236,18 @@ mod tests {
     }
 
     #[test]
+    fn a_client_has_few_words_for_itself() {
+        let (outcome, client, name) = (Outcome::default(), Identity::administrator(), "n".repeat(5000));
+        let event = AuditEvent { user_agent: &name, ..event(&outcome, &client, None) };
+        let said: Value = serde_json::from_str(&event.line()).expect("JSON");
+        assert_eq!(said["userAgent"].as_str().map(str::len), Some(USER_AGENT_BYTES_MAX));
+    }
+
+    #[test]
     fn of_wrong_credentials_nobody_is_named() {
         let client = Identity::none();
         let (code, reason) = (401, "Unauthorized".to_owned());
-        let outcome = Outcome { code, reason: reason.clone(), message: reason, streams: false };
+        let outcome = Outcome { code, reason: reason.clone(), message: reason, ..Outcome::default() };
         let event = AuditEvent { client: None, decision: None, left_out: 3, ..event(&outcome, &client, None) };
         let said: Value = serde_json::from_str(&event.line()).expect("JSON");
         assert_eq!(said["user"], json!({}));

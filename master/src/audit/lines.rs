@@ -10,7 +10,7 @@ const FILE_BYTES_MAX: u64 = 8 << 20;
 /// The file tells who uses the cluster.
 const FILE_MODE: u32 = 0o600;
 
-pub struct AuditLog {
+pub(super) struct AuditLog {
     /// None: the journal.
     path: Option<PathBuf>,
     open: Option<File>,
@@ -24,17 +24,17 @@ pub struct AuditLog {
 }
 
 impl AuditLog {
-    pub fn to(path: Option<PathBuf>) -> AuditLog {
+    pub(super) fn to(path: Option<PathBuf>) -> AuditLog {
         let bytes_max = FILE_BYTES_MAX;
         AuditLog { path, open: None, bytes_max, recorded: 0, lost: 0, lost_now: 0, is_torn: false }
     }
 
     /// Lines that were written, and lines that were lost.
-    pub fn written(&self) -> (u64, u64) {
+    pub(super) fn written(&self) -> (u64, u64) {
         (self.recorded, self.lost)
     }
 
-    pub fn write(&mut self, line: &str) {
+    pub(super) fn write(&mut self, line: &str) {
         match self.try_write(line) {
             Ok(()) => {
                 self.recorded += 1;

@@ -2,10 +2,12 @@
 //! their own, by number.
 //!
 //! Administrators have none: who may delete everything need not be kept from filling the store. The store's own limits
-//! stand behind this: what is full is refused to everybody.
+//! stand behind this: what is full is refused to everybody. A write that adds nothing is never refused, nor are the
+//! signs of life of a node.
 
 use crate::authorize::MASTERS;
 use crate::store::locked;
+use coracle_api::meta::Resource;
 use coracle_http::Identity;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -17,6 +19,8 @@ const BURST: f64 = 16.0 * 1024.0 * 1024.0;
 const RATE: f64 = 8.0 * 1024.0;
 /// Users that are remembered; whoever may add most is forgotten first.
 const USERS_MAX: usize = 1024;
+/// The signs of life of a node: of each kind a node has one object, and without them the pods of the node go elsewhere.
+const SIGNS_OF_LIFE: [(&str, &str); 2] = [("", "nodes"), ("coordination.k8s.io", "leases")];
 /// The controllers and the scheduler of a cluster make objects for everybody.
 const CONTROLLERS: &str = "system:kube-";
 
@@ -57,6 +61,10 @@ impl Growth {
             locked(&self.users).add(&identity.user, signed(new) - signed(old), self.begun.elapsed());
         }
     }
+}
+
+pub(super) fn is_sign_of_life(identity: &Identity, resource: &Resource) -> bool {
+    identity.is_node() && SIGNS_OF_LIFE.contains(&(&*resource.group, &*resource.plural))
 }
 
 fn is_bound(identity: &Identity) -> bool {

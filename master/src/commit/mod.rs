@@ -57,7 +57,7 @@ use coracle_api::meta::Key;
 use coracle_api::strategy;
 use furniture::NAMESPACES;
 use serde_json::Value;
-use written::{Drafted, Last, ReadBack, ToWrite, in_place, key_of, to_show};
+use written::{Drafted, Last, ReadBack, ToWrite, adds, in_place, key_of, to_show};
 
 /// Lost races after which a write is given up. Of the concurrent writers of an object one wins in each batch, so the
 /// limit exceeds the number of concurrent requests.
@@ -215,7 +215,7 @@ impl Registry {
         let (told, notes) = remarks.into_parts();
         let advice = [advice, told].concat();
         let written = to_show(&write);
-        self.may_grow(&write, terms)?;
+        self.may_grow(change, found, &write, terms)?;
         let stored =
             self.write(write, terms).map_err(|refused| self.refused(change, (key, written), again, refused))?;
         if let Some(charge) = charge.filter(|_| !terms.rehearsal) {
@@ -278,15 +278,25 @@ impl Registry {
         Ok(ToWrite { write, last: last.map(Last::Shown), warnings, remarks })
     }
 
-    /// Whether the store has room for one more document of this client.
-    fn may_grow<E>(&self, write: &Write, terms: &Terms<'_>) -> Result<(), CommitError<E>> {
-        if matches!(write, Write::Delete { .. }) || !is_clients(terms) {
+    /// Whether the store has room for what this write adds.
+    fn may_grow<E>(
+        &self,
+        change: &Change<'_, E>,
+        found: &ReadBack,
+        write: &Write,
+        terms: &Terms<'_>,
+    ) -> Result<(), CommitError<E>> {
+        // A deletion may leave the object with a mark, and is a way to make room.
+        if change.deletes || !is_clients(terms) || growth::is_sign_of_life(terms.identity, &change.kind.resource) {
             return Ok(());
         }
-        self.growth.may(terms.identity).map_err(|retry_after_s| {
-            let why = "Too many requests: this user has stored much, and the store has to last for others";
-            CommitError::unadmitted(String::new(), Refusal::TooMany { why: why.to_owned(), retry_after_s })
-        })
+        let Err(retry_after_s) = self.growth.may(terms.identity) else { return Ok(()) };
+        // Measured only here: most writes are of users with room.
+        if !adds(write, found) {
+            return Ok(());
+        }
+        let why = "Too many requests: this user has stored much, and the store has to last for others".to_owned();
+        Err(CommitError::unadmitted(String::new(), Refusal::TooMany { why, retry_after_s }))
     }
 
     fn has_grown(&self, (found, stored, outcome): (&ReadBack, &Stored, Outcome), terms: &Terms<'_>) {

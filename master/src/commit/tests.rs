@@ -215,6 +215,53 @@ fn a_quota_is_counted_and_held() {
 }
 
 #[test]
+fn a_user_that_may_add_nothing_may_write_what_adds_nothing() {
+    let registry = in_memory();
+    ["a", "kube-node-lease"].iter().for_each(|name| registry.ensure_namespace(name).expect("it is new"));
+    let (maps, leases, nodes) = (
+        Resource::core("configmaps"),
+        Resource { group: "coordination.k8s.io".into(), plural: "leases".into() },
+        Resource::core("nodes"),
+    );
+    made(&registry, &maps, &json!({"metadata": {"name": "m", "namespace": "a"}, "data": {"key": "12"}}));
+    let node = coracle_http::Identity::agent("n");
+    registry.make_own(&registry.kind(&nodes).expect("a row"), "", &json!({"metadata": {"name": "n"}})).expect("new");
+    let ann = coracle_http::Identity { user: "ann".to_owned(), ..coracle_http::Identity::none() };
+    [&ann, &node].iter().for_each(|identity| registry.growth.has_written(identity, (32 << 20, 0)));
+    let check = |identity, resource: &Resource, way: &str, new: Value, expected: bool| {
+        let kind = &*registry.kind(resource).expect("a row");
+        let make = |old: Option<Standing<'_>>| {
+            if way == "delete" {
+                return Ok(Made::Gone);
+            }
+            let mut object = old.map_or_else(|| json!({}), |old| old.object.clone());
+            coracle_schema::patch::merge(&mut object, new.clone());
+            Ok(Made::document(if resource == &nodes { Part::Status } else { Part::Main }, object, Ownership::Untold))
+        };
+        let home = if kind.namespaced { if resource == &leases { "kube-node-lease" } else { "a" } } else { "" };
+        let name = if resource == &maps { "m" } else { "n" };
+        let change = match way {
+            "create" => Change::create(kind, home, &make),
+            "update" => Change::update(kind, home, name, &make),
+            _ => Change::delete(kind, home, name, &make),
+        };
+        let done = registry.commit::<String>(&change, &Terms { identity, ..Terms::of(Writer::Client) });
+        let done = done.map(drop).map_err(|barred| barred.to_string());
+        assert_eq!(done.is_ok(), expected, "{way} {} {new}: {done:?}", resource.plural);
+    };
+    check(&ann, &maps, "update", json!({"data": {"key": "123"}}), false);
+    check(&ann, &maps, "update", json!({"data": {"key": "34"}}), true);
+    check(&ann, &maps, "update", json!({"data": {"key": "3"}}), true);
+    check(&ann, &maps, "create", json!({"metadata": {"name": "other"}}), false);
+    check(&ann, &maps, "delete", Value::Null, true);
+    let lease = json!({"metadata": {"name": "n"}, "spec": {"holderIdentity": "n"}});
+    check(&ann, &leases, "create", lease.clone(), false);
+    check(&node, &leases, "create", lease, true);
+    check(&node, &nodes, "update", json!({"status": {"nodeInfo": {"kernelVersion": "6.1"}}}), true);
+    check(&node, &maps, "create", json!({"metadata": {"name": "other"}}), false);
+}
+
+#[test]
 fn a_rehearsal_through_an_older_version_makes_no_namespace() {
     let registry = in_memory();
     let kind = &*registry.kind(&Resource::core("configmaps")).expect("a row");

@@ -134,6 +134,20 @@ pub(super) fn key_of(write: &Write) -> Key {
     }
 }
 
+/// Whether a write makes the store larger.
+pub(super) fn adds(write: &Write, found: &ReadBack) -> bool {
+    // The store sets the revision, and it grows by itself.
+    let size = |object: &Value| {
+        let mut object = object.clone();
+        object["metadata"].as_object_mut().map(|meta| meta.remove("resourceVersion"));
+        object.to_string().len()
+    };
+    match (object_of(write), found) {
+        (Some(new), ReadBack::Object(_, old)) => size(new) > size(old),
+        (new, _) => new.is_some(),
+    }
+}
+
 fn object_of(write: &Write) -> Option<&Value> {
     match write {
         Write::Create { object, .. } | Write::Update { object, .. } => Some(object),

@@ -68,15 +68,15 @@ impl Serve {
         let (Some(received), Some(attributes)) = (&trail.received, &trail.attributes) else { return };
         let streams = matches!(answer.body, Body::Stream(_) | Body::Forward(_) | Body::Upgrade(_));
         let (reason, message) = (trail.reason, trail.message);
-        let outcome = Outcome { code: answer.status.as_u16(), reason, message, streams };
+        let (code, is_dry_run) = (answer.status.as_u16(), trail.told.is_rehearsal());
+        let outcome = Outcome { code, reason, message, streams, is_dry_run };
         let client = &*request.identity;
-        let Some(left_out) = self.audit.records(attributes, (&request.caller, client), &outcome) else { return };
+        let Some(left_out) = self.audit.records(attributes, client, &outcome) else { return };
         let id = chosen_id(&request.headers).unwrap_or_else(|| self.registry.maker.uuid());
         self.audit.record(&AuditEvent {
             id: &id,
             method: request.method.as_str(),
             path: request.target.path(),
-            is_dry_run: request.target.query().is_some_and(|query| query.split('&').any(|one| one == "dryRun=All")),
             user_agent: text(&request.headers, &header::USER_AGENT),
             caller: &request.caller,
             client: Some(client),
@@ -103,17 +103,16 @@ impl Serve {
         }
         let RefusedRequest { caller, method, path, code, why } = *refused;
         let reason = if code == 401 { "Unauthorized" } else { "Forbidden" };
-        let outcome = Outcome { code, reason: reason.to_owned(), message: why.to_owned(), streams: false };
+        let outcome = Outcome { code, reason: reason.to_owned(), message: why.to_owned(), ..Outcome::default() };
         let verb = method.to_ascii_lowercase();
         let attributes = Attributes::Path { verb, path: path.to_owned() };
         let nobody = Identity::none();
-        let Some(left_out) = self.audit.records(&attributes, (caller, &nobody), &outcome) else { return };
+        let Some(left_out) = self.audit.records(&attributes, &nobody, &outcome) else { return };
         let now = making::precise_time();
         self.audit.record(&AuditEvent {
             id: &self.registry.maker.uuid(),
             method,
             path,
-            is_dry_run: false,
             user_agent: "",
             caller,
             client: None,
@@ -165,7 +164,8 @@ mod tests {
             let (registry, _) = governed();
             bind(&registry, ("a", "ann"), "edit");
             let options = AuditOptions { level, file: Some(path.clone()) };
-            Recorded { serve: Serve::new(registry, None).recorded_by(Audit::new(options)), path }
+            let audit = Arc::new(Audit::start(options).expect("a thread"));
+            Recorded { serve: Serve::new(registry, None).recorded_by(audit), path }
         }
 
         /// The code, and the id of its line.
@@ -188,6 +188,7 @@ mod tests {
         }
 
         fn lines(&self) -> Vec<Value> {
+            self.serve.audit.flush();
             let written = std::fs::read_to_string(&self.path).unwrap_or_default();
             written.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
         }
@@ -249,6 +250,48 @@ mod tests {
         assert_eq!(lines[3]["requestURI"], format!("{secrets}?dryRun=All"));
         let written = std::fs::read_to_string(&recorded.path).expect("a file");
         assert!(!written.contains(SECRET) && !written.contains("%%"), "{written}");
+    }
+
+    #[test]
+    fn what_was_rehearsed_is_marked_whatever_the_client_says() {
+        let recorded = Recorded::new("rehearsed", AuditLevel::Writes);
+        let (secrets, accounts) = ("/api/v1/namespaces/a/secrets", "/api/v1/namespaces/a/serviceaccounts");
+        let named = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
+        recorded.ask("root", &format!("POST {accounts}"), &named("ServiceAccount", "x"), &[]);
+        let (secret, options) = (named("Secret", "s"), json!({"dryRun": ["All"]}));
+        for (request, body, marked) in [
+            (format!("POST {secrets}?dryRun=All"), &secret, true),
+            (format!("POST {secrets}?dryRun=%41ll"), &secret, true),
+            (format!("POST {secrets}"), &secret, false),
+            (format!("DELETE {secrets}/s"), &options, true),
+            (format!("DELETE {secrets}"), &options, true),
+            (format!("DELETE {secrets}/s?x&dryRun=All"), &Value::Null, true),
+            // They know no rehearsal.
+            (format!("POST {accounts}/x/token?dryRun=All"), &json!({}), false),
+            ("POST /api/v1/namespaces/a/pods/p/exec?command=x&dryRun=All".to_owned(), &Value::Null, false),
+        ] {
+            let code = recorded.ask("root", &request, body, &[]).0;
+            let line = recorded.lines().pop().expect("a line");
+            let is_marked = line["requestURI"].as_str().is_some_and(|uri| uri.ends_with("?dryRun=All"));
+            assert_eq!(is_marked, marked, "{request} {code}: {line:#}");
+        }
+    }
+
+    #[test]
+    fn who_changes_nothing_pushes_out_no_line_of_others() {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}});
+        for (user, request, body, code) in [
+            ("ann", "POST /api/v1/namespaces/a/configmaps?dryRun=All", &map, 201),
+            ("ann", "DELETE /api/v1/namespaces/a/configmaps/none", &Value::Null, 404),
+            ("root", "DELETE /api/v1/namespaces/a/configmaps/none", &Value::Null, 404),
+        ] {
+            let recorded = Recorded::new("nothing", AuditLevel::Writes);
+            (0..150).for_each(|_| assert_eq!(recorded.ask(user, request, body, &[]).0, code, "{request}"));
+            let count = recorded.lines().len();
+            assert!((60..120).contains(&count), "{user} {request}: {count}");
+            assert_eq!(recorded.ask(user, "POST /api/v1/namespaces/a/configmaps", &map, &[]).0, 201);
+            assert_eq!(recorded.lines().len(), count + 1, "a change is never left out");
+        }
     }
 
     #[test]

@@ -50,13 +50,15 @@ pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
         // As in Kubernetes a pod may be bound to a node that is still to come, or that nobody can read.
         Ok(None) | Err(_) => Value::Null,
     };
-    let call = of(call, pods, &name);
+    let (asked, call) = (call, of(call, pods, &name));
     let make = |old: Option<Standing<'_>>| {
         let pod = old.map_or(&Value::Null, |old| old.object);
         let bound = strategy::bind(pod, sent.object(), &node, wall_clock());
         Ok(Made::Own(bound.map_err(|why| conflict(&call, &name, &why))?))
     };
-    write::commit(serve, &call, &write::change(&call, &make), &serve.terms(&call, rehearsal))?;
+    let bound = write::commit(serve, &call, &write::change(&call, &make), &serve.terms(&call, rehearsal));
+    asked.told.replace(call.told.take());
+    bound?;
     Ok(super::shown(&call, StatusCode::CREATED, render::status(call.form, &Status::success(201))))
 }
 

@@ -278,7 +278,7 @@ fn of_audit(text: &mut String, audit: AuditFigures) {
     let AuditFigures { recorded, lost, left_out } = audit;
     one(text, "apiserver_audit_event_total", "counter", "Audit events recorded.", recorded);
     one(text, "apiserver_audit_error_total", "counter", "Audit events that could not be written.", lost);
-    let help = "Refusals left out of the audit log, because their client had many.";
+    let help = "Requests that changed nothing, left out of the audit log because their client had many.";
     one(text, "coracle_audit_left_out_total", "counter", help, left_out);
 }
 

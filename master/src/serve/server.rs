@@ -108,8 +108,8 @@ impl Serve {
     }
 
     /// Requests are recorded in this audit log.
-    pub fn recorded_by(self, audit: Audit) -> Serve {
-        Serve { audit: Arc::new(audit), ..self }
+    pub fn recorded_by(self, audit: Arc<Audit>) -> Serve {
+        Serve { audit, ..self }
     }
 
     /// The authenticator of the ports.
@@ -161,8 +161,10 @@ impl Serve {
         }
     }
 
-    /// How a client's change is written.
+    /// How a client's change is written. The audit log hears whether it is rehearsed.
     pub(super) fn terms<'c>(&self, call: &'c Call, rehearsal: bool) -> Terms<'c> {
+        let mut told = call.told.borrow_mut();
+        (told.rehearses, told.writes) = (told.rehearses || rehearsal, told.writes || !rehearsal);
         let writer = if call.version.is_flat() { Writer::ClientOf2014 } else { Writer::Client };
         Terms {
             writer,

@@ -2,7 +2,7 @@
 
 use super::server::key;
 use super::{Serve, body, document, ends, options, warn};
-use crate::call::{Call, Told, Version};
+use crate::call::{Call, Version};
 use crate::commit::{Change, CommitError, Committed, Expects, Made, Make, NamespaceError, NotStored, Outcome, Terms};
 use crate::fault::Fault;
 use crate::prepare::{InvalidDocument, Part, Standing};
@@ -128,8 +128,8 @@ pub fn commit(serve: &Serve, call: &Call, change: &Change<'_, Fault>, terms: &Te
 
 /// Tells the audit log the name of the object and the notes of the admission.
 fn told(call: &Call, committed: &Committed) {
-    let (name, notes) = (committed.stored.key.name.clone(), committed.notes.clone());
-    call.told.replace(Told { name, notes });
+    let mut told = call.told.borrow_mut();
+    (told.name, told.notes) = (committed.stored.key.name.clone(), committed.notes.clone());
 }
 
 /// The status code of the answer to a successful write.

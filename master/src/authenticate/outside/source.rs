@@ -35,6 +35,8 @@ const WAITERS_MAX: usize = 2;
 /// The authorities that Debian trusts, for issuers without an authority of their own.
 const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
+const BROKEN_OFF: &str = "the fetch has panicked: the log says where; please report it";
+
 pub type Keys = Arc<Vec<PublicKey>>;
 
 /// What the sources of all issuers share.
@@ -113,8 +115,9 @@ impl KeySource {
         (state.running, state.begun, state.due) = (true, Some(Instant::now()), Some(Instant::now() + PAUSE));
         let source = self.clone();
         let started = thread::Builder::new().name("issuer-keys".to_owned()).spawn(move || {
-            let found = fetched(&source.place, &source.pace.clock);
-            source.end(found);
+            // Inside: where no thread starts, nothing ends.
+            let mut fetch = Fetching { source, found: Err(BROKEN_OFF.to_owned()) };
+            fetch.found = fetched(&fetch.source.place, &fetch.source.pace.clock);
         });
         if let Err(error) = started {
             state.running = false;
@@ -149,6 +152,18 @@ impl KeySource {
         };
         state.due = Some(Instant::now() + pause);
         self.fetched.notify_all();
+    }
+}
+
+/// A fetch ends even where its thread panics: the next fetch waits for the end.
+struct Fetching {
+    source: Arc<KeySource>,
+    found: Result<Vec<PublicKey>, String>,
+}
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        self.source.end(std::mem::replace(&mut self.found, Ok(Vec::new())));
     }
 }
 

@@ -428,6 +428,23 @@ fn an_issuer_out_of_reach_harms_no_other() {
 }
 
 #[test]
+fn a_fetch_that_panics_is_not_the_last() {
+    let bed = Bed::new("panics");
+    let (issuer, key) = (bed.issuer(), TestKey::p256("one"));
+    issuer.has(&[&key]);
+    let asked = AtomicUsize::new(0);
+    let clock: Clock = Arc::new(move || {
+        assert!(asked.fetch_add(1, Ordering::Relaxed) > 0, "the first fetch panics");
+        Duration::from_secs(NOW_S as u64)
+    });
+    let pace = source::Pace { clock, pause: Duration::ZERO, waiters: Arc::default() };
+    let source = Arc::new(source::KeySource::new(bed.place(&issuer), pace));
+    assert!(source.renewed().is_none());
+    assert!(source.trouble().is_some_and(|why| why.contains("panicked")), "{:?}", source.trouble());
+    assert_eq!(source.renewed().map(|keys| keys.len()), Some(1));
+}
+
+#[test]
 fn documents_that_are_not_taken() {
     let bed = Bed::new("documents");
     let (issuer, key) = (bed.issuer(), TestKey::p256("one"));
