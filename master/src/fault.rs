@@ -143,11 +143,12 @@ impl Fault {
             Refused::Claimed { claim, owner } => {
                 let problem = object.and_then(|object| strategy::service::taken(object, &claim));
                 let other = || {
-                    Problem::invalid(
-                        &Path::new("metadata"),
-                        claim.value.as_str(),
-                        format!("{} is taken by {owner}", claim.space),
-                    )
+                    // The client may know nothing of other namespaces.
+                    let why = match owner.namespace == key.namespace {
+                        true => format!("{} is taken by {owner}", claim.space),
+                        false => format!("{} is taken by an object of another namespace", claim.space),
+                    };
+                    Problem::invalid(&Path::new("metadata"), claim.value.as_str(), why)
                 };
                 return Fault::invalid(call, call.kind, name, vec![problem.unwrap_or_else(other)]);
             }

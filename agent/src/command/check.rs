@@ -63,6 +63,7 @@ pub fn all(files: &[CheckedFile]) -> Vec<Remark> {
                 let wants = host_ports(&wanted.pod.spec);
                 match ports.clash(&wanted.name, &wants) {
                     Some(clash) => {
+                        let clash = clash.in_full();
                         remark(true, format!("{pod} waits beside another: {clash}; give one of them another hostPort"))
                     }
                     None => ports.take(&wanted.name, &wants),

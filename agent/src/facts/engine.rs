@@ -7,6 +7,7 @@ mod volume;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::facts::image_access::ImageAccess;
 pub use beside::{Beside, EndBefore};
 pub use mount::{Mount, MountSource, Propagation, ReadOnlyBelow, SubPath};
 pub use volume::{Belongings, HostFile, NamedVolume, Volume};
@@ -114,6 +115,8 @@ pub struct Image {
     pub stop_signal: Option<String>,
     /// On the disk.
     pub size_bytes: u64,
+    /// None: each pod may use it.
+    pub access: Option<ImageAccess>,
 }
 
 /// One hook or probe, with every name resolved. An empty host means the address of the pod.

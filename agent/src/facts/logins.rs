@@ -20,6 +20,8 @@ pub struct Login {
     pub place: String,
     pub username: String,
     pub password: String,
+    /// `NAMESPACE/NAME/UID` of its Secret. The Secret of a file has no uid.
+    pub secret: String,
 }
 
 /// It stands in no log.
@@ -55,7 +57,7 @@ fn login(name: &str, entry: &Value) -> Option<Login> {
     // Registries of old are listed under the version of their API.
     let path = path.strip_prefix("v1/").or(path.strip_prefix("v2/")).unwrap_or(path);
     let place = if path.is_empty() { host.to_owned() } else { format!("{host}/{path}") };
-    (!username.is_empty() || !password.is_empty()).then_some(Login { place, username, password })
+    (!username.is_empty() || !password.is_empty()).then_some(Login { place, username, password, secret: String::new() })
 }
 
 /// The logins that fit an image name, in the order to try.
@@ -138,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_narrowest_is_tried_first() {
-        let login = |place: &str| Login { place: place.into(), username: "u".into(), password: "p".into() };
+        let login = |place: &str| Login { place: place.into(), username: "u".into(), password: "p".into(), secret: String::new() };
         let logins = ["quay.io", "quay.io/org", "*.example.com", "localhost:5000", "index.docker.io"].map(login);
         let check = |image: &str, expected: &[&str]| {
             let found = fitting(&logins, image);

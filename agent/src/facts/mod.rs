@@ -12,6 +12,7 @@ pub mod happening;
 pub mod hash;
 pub mod heard;
 pub mod huge_pages;
+pub mod image_access;
 pub mod logins;
 pub mod members;
 pub mod memory;

@@ -34,14 +34,37 @@ impl TakenPorts {
         }
     }
 
-    /// Names a wanted port that another pod holds, and that pod.
-    pub fn clash(&self, pod: &PodName, wanted: &[Publish]) -> Option<String> {
+    /// A wanted port that another pod holds, and that pod.
+    pub fn clash<'a>(&'a self, pod: &PodName, wanted: &'a [Publish]) -> Option<PortClash<'a>> {
         wanted.iter().find_map(|port| {
             let owners = self.taken.get(&(port.protocol.clone(), port.host_port))?;
             let (_, owner) = owners.iter().find(|(ip, owner)| owner.uid != pod.uid && overlap(ip, &port.host_ip))?;
-            let protocol = port.protocol.to_uppercase();
-            Some(format!("host port {}/{protocol} is taken by pod {}/{}", port.host_port, owner.namespace, owner.name))
+            Some(PortClash { port, owner })
         })
+    }
+}
+
+pub struct PortClash<'a> {
+    port: &'a Publish,
+    owner: &'a PodName,
+}
+
+impl PortClash<'_> {
+    /// For an administrator of this host.
+    pub fn in_full(&self) -> String {
+        self.words(&format!("pod {}/{}", self.owner.namespace, self.owner.name))
+    }
+
+    /// For the status of a pod: whoever reads it may know nothing of other namespaces.
+    pub fn shown_in(&self, namespace: &str) -> String {
+        match self.owner.namespace == namespace {
+            true => self.in_full(),
+            false => self.words("a pod of another namespace"),
+        }
+    }
+
+    fn words(&self, owner: &str) -> String {
+        format!("host port {}/{} is taken by {owner}", self.port.host_port, self.port.protocol.to_uppercase())
     }
 }
 
@@ -92,8 +115,12 @@ mod tests {
             (port("", 82, "tcp"), false),
         ] {
             assert_eq!(ports.clash(&pod("other"), std::slice::from_ref(&wanted)).is_some(), clashes, "{wanted:?}");
-            assert_eq!(ports.clash(&pod("web"), &[wanted]), None, "its own");
+            assert!(ports.clash(&pod("web"), &[wanted]).is_none(), "its own");
         }
-        assert_eq!(ports.clash(&pod("x"), &[port("", 80, "tcp")]).unwrap(), "host port 80/TCP is taken by pod a/web");
+        let wanted = [port("", 80, "tcp")];
+        let clash = ports.clash(&pod("x"), &wanted).unwrap();
+        assert_eq!(clash.in_full(), "host port 80/TCP is taken by pod a/web");
+        assert_eq!(clash.shown_in("a"), "host port 80/TCP is taken by pod a/web");
+        assert_eq!(clash.shown_in("b"), "host port 80/TCP is taken by a pod of another namespace");
     }
 }

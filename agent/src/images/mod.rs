@@ -206,7 +206,10 @@ impl Room {
         let mut images = BTreeSet::new();
         for name in names {
             if let Some(image) = self.docker.image(name).await? {
-                self.docker.change_record(|record| record.fetched(&image.id, name, before));
+                self.docker.change_record(|record| {
+                    record.private.remove(&image.id);
+                    record.fetched(&image.id, name, before);
+                });
                 images.insert(image.id);
             }
         }

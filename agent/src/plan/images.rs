@@ -46,14 +46,24 @@ pub fn ready(
         // Not looked up this time: the pod changed between the look and the plan. The next look asks for it.
         return Err(Waiting::creating());
     };
-    let logins = logins_of(case, part, wanted, name)?;
+    let (logins, unread) = logins_of(case, part, wanted, name)?;
     let place = (wanted.name.uid.clone(), container.name.clone());
     let pull = case.world.memory.pulls.get(&place).filter(|pull| pull.image == *name && pull.attempt == attempt);
     let policy = policy(container);
+    let has_pulled = pull.is_some_and(|pull| pull.state == PullState::Done);
+    let may_use = |image: &Image| {
+        has_pulled || image.access.as_ref().is_none_or(|access| access.allows(&image.id, &logins, &unread))
+    };
     match (policy, here) {
-        (Policy::Never, Some(image)) | (Policy::IfNotPresent, Some(image)) => {
-            let pulled = pull.is_some_and(|pull| pull.state == PullState::Done);
-            return Ok(ReadyImage { image: image.clone(), pulled });
+        (Policy::Never | Policy::IfNotPresent, Some(image)) if may_use(image) => {
+            return Ok(ReadyImage { image: image.clone(), pulled: has_pulled });
+        }
+        (Policy::Never, Some(_)) => {
+            let text = format!(
+                "Container image \"{name}\" is present with pull policy of Never, and the pod has no login with which \
+                 it was pulled"
+            );
+            return Err(Waiting::new(WaitReason::ErrImageNeverPull, text));
         }
         (Policy::Never, None) => {
             let text = format!("Container image \"{name}\" is not present with pull policy of Never");
@@ -61,13 +71,13 @@ pub fn ready(
         }
         (Policy::Always, Some(image)) => match pull.map(|pull| &pull.state) {
             Some(PullState::Done) => return Ok(ReadyImage { image: image.clone(), pulled: true }),
-            Some(PullState::Failed { .. }) if case.rules.hold(Rule::LocalImageWillDo) => {
+            Some(PullState::Failed { .. }) if case.rules.hold(Rule::LocalImageWillDo) && may_use(image) => {
                 // After the event for the failed pull, a second event says that the image is already present.
                 return Ok(ReadyImage { image: image.clone(), pulled: false });
             }
             _ => {}
         },
-        (Policy::IfNotPresent | Policy::Always, None) => {}
+        (Policy::IfNotPresent, Some(_)) | (Policy::IfNotPresent | Policy::Always, None) => {}
     }
     let waiting = pull_or_wait(case, part, wanted, container, attempt, pull);
     if let Some(pull) = part.pulls.last_mut().filter(|pull| pull.container == container.name) {
@@ -76,8 +86,14 @@ pub fn ready(
     Err(waiting)
 }
 
-/// The logins from the pod's pull secrets. A missing Secret gives a note, and the pull goes on.
-fn logins_of(case: Case<'_>, part: &mut PodPlan, wanted: &Wanted, image: &str) -> Result<Vec<Login>, Waiting> {
+/// The logins from the pod's pull secrets, and the Secrets that cannot be read. A missing Secret gives a note, and the
+/// pull goes on.
+fn logins_of(
+    case: Case<'_>,
+    part: &mut PodPlan,
+    wanted: &Wanted,
+    image: &str,
+) -> Result<(Vec<Login>, Vec<String>), Waiting> {
     let secrets = pull_secrets(&case.desired.objects, wanted);
     if secrets.asked {
         return Err(Waiting::creating());
@@ -91,7 +107,7 @@ fn logins_of(case: Case<'_>, part: &mut PodPlan, wanted: &Wanted, image: &str) -
             .notes
             .insert("image pull secrets".to_owned(), Waiting::new(WaitReason::FailedToRetrieveImagePullSecret, text));
     }
-    Ok(fitting(&secrets.logins, image))
+    Ok((fitting(&secrets.logins, image), secrets.unread))
 }
 
 fn pull_or_wait(
@@ -132,9 +148,11 @@ fn pull_or_wait(
         }
     };
     if due {
+        let absent = case.world.images.get(name).is_none_or(Option::is_none);
         let reason = match policy(container) {
             Policy::Always => "its policy is Always",
-            Policy::IfNotPresent | Policy::Never => "it is not here",
+            Policy::IfNotPresent | Policy::Never if absent => "it is not here",
+            Policy::IfNotPresent | Policy::Never => "it was pulled with logins that the pod does not have",
         };
         part.pulls.push(PullWanted {
             pod: wanted.name.clone(),
@@ -143,7 +161,7 @@ fn pull_or_wait(
             image: name.clone(),
             logins: Vec::new(),
             reason: reason.to_owned(),
-            absent: case.world.images.get(name).is_none_or(Option::is_none),
+            absent,
             always: policy(container) == Policy::Always,
         });
     }

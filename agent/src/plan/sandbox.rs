@@ -58,7 +58,7 @@ pub fn bring_up(pod: PodCase<'_>, part: &mut PodPlan, ports: &mut TakenPorts) ->
     if let Some(clash) = ports.clash(&wanted.name, &wants)
         && case.rules.hold(Rule::PortsAreTaken)
     {
-        part.waits.pod = Some(Waiting::new(WaitReason::HostPortTaken, clash));
+        part.waits.pod = Some(Waiting::new(WaitReason::HostPortTaken, clash.shown_in(&wanted.name.namespace)));
         return Sandbox::Waits;
     }
     start(pod, part, ports)

@@ -435,6 +435,19 @@ fn images_by_policy() {
     check(from_ref(&always), world(&always, Some(RUNS), &[]), 0, &["pull i:1 for c", "waits: ContainerCreating"]);
     check(from_ref(&always), pulled(world(&always, Some(RUNS), &[]), PullState::Done, 0), 0, &["start c 0 step 0"]);
     check(from_ref(&always), pulled(world(&always, Some(RUNS), &[]), failed(), 1), 0, &["start c 0 step 0"]);
+    // An image that was pulled with the login of another pod.
+    let private = |wanted: &Wanted| {
+        let mut world = world(wanted, Some(RUNS), &[]);
+        let image = Image { id: "sha256:1".into(), access: Some(Default::default()), ..Image::default() };
+        world.images.insert("i:1".to_owned(), Some(image));
+        world
+    };
+    check(from_ref(&never), private(&never), 0, &["waits: ErrImageNeverPull"]);
+    check(from_ref(&present), private(&present), 0, &["pull i:1 for c", "waits: ContainerCreating"]);
+    check(from_ref(&present), pulled(private(&present), failed(), 1), 1_000, &["waits: ErrImagePull"]);
+    check(from_ref(&present), pulled(private(&present), PullState::Done, 0), 0, &["start c 0 step 0"]);
+    check(from_ref(&always), pulled(private(&always), failed(), 1), 1_000, &["waits: ErrImagePull"]);
+    check(from_ref(&always), pulled(private(&always), PullState::Done, 0), 0, &["start c 0 step 0"]);
 }
 
 #[test]

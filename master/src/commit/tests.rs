@@ -478,6 +478,33 @@ fn an_object_that_changes_meanwhile_repeats_all_moments() {
     assert_eq!(*locked(&seen), [first, (Some(json!({"a": "Mg=="})), now)]);
 }
 
+/// Controllers make pods for whoever wrote a Deployment, and nodes show pods of their files.
+#[test]
+fn pods_meet_the_level_of_their_namespace_whoever_makes_them() {
+    let registry = in_memory();
+    let level = json!({"metadata": {"name": "a", "labels": {"pod-security.kubernetes.io/enforce": "baseline"}}});
+    let kind = &*registry.kind(&NAMESPACES).expect("a row");
+    let make = |_: Option<Standing<'_>>| Ok(Made::document(Part::Main, level.clone(), Ownership::Untold));
+    let done = registry.commit::<String>(&Change::create(kind, "", &make), &Terms::of(Writer::Client));
+    assert!(done.is_ok());
+    let pods = Resource::core("pods");
+    let kind = &*registry.kind(&pods).expect("a row");
+    let pod = json!({"metadata": {"generateName": "p-"}, "spec": {"automountServiceAccountToken": false, "containers": [
+        {"name": "c", "image": "i", "securityContext": {"privileged": true}}]}});
+    let controller = crate::authorize::identity_of("replicaset-controller");
+    for (writer, identity) in [
+        (Writer::Client, &coracle_http::Identity::administrator()),
+        (Writer::Controller, &controller),
+        (Writer::Master, Terms::of(Writer::Master).identity),
+    ] {
+        let make = |_: Option<Standing<'_>>| Ok(Made::document(Part::Main, pod.clone(), Ownership::Untold));
+        let terms = Terms { identity, ..Terms::of(writer) };
+        let done = registry.commit::<String>(&Change::create(kind, "a", &make), &terms);
+        let why = done.err().map(|barred| barred.to_string()).unwrap_or_default();
+        assert!(why.contains("violates PodSecurity \"baseline:latest\": privileged"), "{writer:?}: {why}");
+    }
+}
+
 #[test]
 fn an_adviser_may_refuse_a_change() {
     let registry = advised(

@@ -104,7 +104,11 @@ fn clash<'c>(
     (node, address): (&'c str, IpAddr),
     (own, service): (&Key, &BalancedView),
 ) -> Option<Clash<'c>> {
-    let named = |what: &str, key: &Key| format!("{what} {}/{}", key.namespace, key.name);
+    // Whoever reads the events of this service may know nothing of other namespaces.
+    let named = |what: &str, key: &Key| match key.namespace == own.namespace {
+        true => format!("{what} {}/{}", key.namespace, key.name),
+        false => format!("a {what} of another namespace"),
+    };
     let pods = cluster.pods_on(node).filter(|(_, pod)| !pod.terminal());
     let mut taken: Vec<(HostPort, String)> =
         pods.flat_map(|(key, pod)| pod.host_ports.iter().map(move |port| (port.clone(), named("pod", key)))).collect();

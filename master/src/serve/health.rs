@@ -67,8 +67,12 @@ fn told(health: &store::Health, asked: &page::HealthQuestion) -> Option<Answer> 
 
 /// The same for whoever may not hear more than whether it is well: messages name files and objects.
 pub fn bare(store: &dyn Store, asked: &page::HealthQuestion) -> Option<Answer> {
-    let degraded = store.health().degraded.map(|_| "reason withheld".to_owned());
-    told(&store::Health { degraded, ..store::Health::default() }, asked)
+    told(&bared(store.health()), asked)
+}
+
+fn bared(health: store::Health) -> store::Health {
+    let degraded = health.degraded.map(|_| "reason withheld".to_owned());
+    store::Health { degraded, ..store::Health::default() }
 }
 
 fn all(health: &store::Health, asked: &page::HealthQuestion) -> Answer {
@@ -157,6 +161,32 @@ mod tests {
         for endpoint in ENDPOINTS {
             assert!(said(endpoint, true).contains(&format!("\n{line}")), "{endpoint}");
         }
+    }
+
+    #[test]
+    fn whoever_may_not_hear_of_files_hears_of_none() {
+        let health = store::Health {
+            degraded: Some("/var/lib/x: no space left".to_owned()),
+            keyless: Some("/media/stick/key".to_owned()),
+            behind: Some("/var/lib/x".to_owned()),
+            ..store::Health::default()
+        };
+        let asked = |check: Option<&str>, verbose| page::HealthQuestion {
+            endpoint: "readyz",
+            check: check.map(str::to_owned),
+            verbose,
+            exclude: Vec::new(),
+        };
+        let text = |health: &store::Health, asked: page::HealthQuestion| {
+            let Body::Whole(text) = told(health, &asked).expect("a check").body else { panic!("text is whole") };
+            String::from_utf8_lossy(&text).into_owned()
+        };
+        assert!(text(&health, asked(None, true)).contains("/media/stick/key"));
+        let bare = bared(health);
+        let whole = "[+]ping ok\n[-]store failed: reason withheld\nreadyz check failed\n";
+        assert_eq!(text(&bare, asked(None, true)), whole);
+        assert_eq!(text(&bare, asked(None, false)), whole);
+        assert_eq!(text(&bare, asked(Some("store"), false)), "store failed: reason withheld\n");
     }
 
     #[test]

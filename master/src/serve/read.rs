@@ -8,7 +8,7 @@ use crate::making::wall_clock;
 use crate::render::{self, ListMeta};
 use crate::store::{Listing, Stored, Unlisted};
 use coracle_api::meta::{Key, Revision};
-use coracle_api::selector::Selector;
+use coracle_api::selector::{FieldSelector, Selector};
 use coracle_api::status::Status;
 use coracle_http::budget::Held;
 use coracle_http::{Answer, StatusCode};
@@ -28,9 +28,15 @@ pub fn list(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let page = page(serve, call, &selector)?;
     let mut answer =
         shown_as(call, StatusCode::OK, render::list(call.form, call.shown, &page.meta, page.items, wall_clock()));
-    let damaged = page.damaged.iter().map(|key| format!("{key} is left out: its file is damaged, see /readyz?verbose"));
-    warn(&mut answer, &damaged.collect::<Vec<_>>());
+    warn(&mut answer, &left_out(&page.damaged, &selector.fields));
     Ok(answer)
+}
+
+/// Warnings about damaged objects that the list should have. The right to list may be for the name in the selector
+/// alone.
+fn left_out(damaged: &[Key], fields: &FieldSelector) -> Vec<String> {
+    let asked = damaged.iter().filter(|key| fields.may_match(key));
+    asked.map(|key| format!("{key} is left out: its file is damaged, see /readyz?verbose")).collect()
 }
 
 /// The content of a list.
@@ -86,4 +92,26 @@ pub fn page(serve: &Serve, call: &Call, selector: &Selector) -> Result<ListPage,
 pub fn not_from_the_future(serve: &Serve, revision: Revision) -> Result<(), Fault> {
     let current = serve.registry.store.revision();
     if revision <= current { Ok(()) } else { Err(Status::future(revision, current).into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coracle_api::kinds::Kinds;
+    use coracle_api::meta::Resource;
+
+    #[test]
+    fn a_list_by_name_tells_of_that_name_alone() {
+        let maps = Resource::core("configmaps");
+        let key = |name: &str| Key { resource: maps.clone(), namespace: "a".to_owned(), name: name.to_owned() };
+        let kind = Kinds::builtin().row(&maps).expect("a row");
+        for (fields, expected) in [("", &["x", "y"][..]), ("metadata.name=x", &["x"]), ("metadata.name=z", &[])] {
+            let fields = FieldSelector::parse(fields, &kind).expect("a selector");
+            let words = |name: &&str| {
+                format!("configmaps/a/{name} is left out: its file is damaged, see /readyz?verbose")
+            };
+            let expected: Vec<String> = expected.iter().map(words).collect();
+            assert_eq!(left_out(&[key("x"), key("y")], &fields), expected);
+        }
+    }
 }

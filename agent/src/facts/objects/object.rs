@@ -81,6 +81,8 @@ pub struct Object {
     pub stamp: String,
     /// The type of a Secret.
     pub type_name: String,
+    /// The uid of a Secret, which tells it from a later Secret of that name. No part of the stamp.
+    pub uid: String,
     pub data: KeyedBytes,
     /// A ConfigMap's bytes that are no text: they become files, and no variables.
     pub binary: KeyedBytes,
@@ -111,6 +113,9 @@ impl Object {
             ObjectKind::Claim | ObjectKind::Volume | ObjectKind::RuntimeClass => object.facts = facts(kind, document),
         }
         object.stamp = hash_text(&object.document(kind).to_string());
+        if kind == ObjectKind::Secret {
+            document["metadata"]["uid"].as_str().unwrap_or_default().clone_into(&mut object.uid);
+        }
         object
     }
 
@@ -126,7 +131,12 @@ impl Object {
         };
         match kind {
             ObjectKind::ConfigMap => json!({"data": plain(&self.data), "binaryData": encoded(&self.binary)}),
-            ObjectKind::Secret => json!({"type": self.type_name, "data": encoded(&self.data)}),
+            ObjectKind::Secret if self.uid.is_empty() => {
+                json!({"type": self.type_name, "data": encoded(&self.data)})
+            }
+            ObjectKind::Secret => {
+                json!({"metadata": {"uid": self.uid}, "type": self.type_name, "data": encoded(&self.data)})
+            }
             ObjectKind::Claim | ObjectKind::Volume | ObjectKind::RuntimeClass => self.facts.clone(),
         }
     }

@@ -19,7 +19,7 @@ const PULL_SILENCE: Duration = Duration::from_secs(120);
 /// A pull that takes longer has failed. The wait for its turn does not count.
 const PULL_MAX: Duration = Duration::from_secs(1800);
 
-pub(super) async fn in_time(pull: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+pub(super) async fn in_time<T>(pull: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let late = |_| Err(Failure::Registry(format!("no end after {} s", PULL_MAX.as_secs())));
     tokio::time::timeout(PULL_MAX, pull).await.unwrap_or_else(late)
 }
@@ -38,15 +38,22 @@ impl Docker {
             Err(failure) => return Err(failure),
         };
         let config = found.config.unwrap_or_default();
+        let id = found.id.unwrap_or_default();
         Ok(Some(Image {
-            id: found.id.unwrap_or_default(),
+            access: self.access(reference, &id),
+            id,
             user: config.user.unwrap_or_default(),
             stop_signal: config.stop_signal.filter(|signal| !signal.is_empty()),
             size_bytes: found.size.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0),
         }))
     }
 
-    pub(super) async fn pull_image(&self, reference: &str, logins: &[Login]) -> Result<(), Failure> {
+    /// The login that the registry took. None: the pull needed none of them.
+    pub(super) async fn pull_image<'a>(
+        &self,
+        reference: &str,
+        logins: &'a [Login],
+    ) -> Result<Option<&'a Login>, Failure> {
         let mut refused = None;
         for login in logins {
             let credentials = DockerCredentials {
@@ -57,17 +64,17 @@ impl Docker {
             };
             match self.pull_as(reference, Some(credentials), None).await {
                 Err(failure @ (Failure::Registry(_) | Failure::Refused(_))) => refused = Some(failure),
-                ended => return ended,
+                ended => return ended.map(|()| Some(login)),
             }
         }
         let (credentials, remark) = match credentials::of_host(registry(reference)) {
             FoundLogin::Login(login) => (Some(login), None),
             // Who has logins of his own is not let in as nobody either.
-            FoundLogin::Nothing if refused.is_some() => return refused.map_or(Ok(()), Err),
+            FoundLogin::Nothing if refused.is_some() => return refused.map_or(Ok(None), Err),
             FoundLogin::Nothing => (None, None),
             FoundLogin::Unusable(why) => (None, Some(why)),
         };
-        self.pull_as(reference, credentials, remark).await
+        self.pull_as(reference, credentials, remark).await.map(|()| None)
     }
 
     async fn pull_as(

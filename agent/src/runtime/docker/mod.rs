@@ -98,9 +98,22 @@ impl Runtime for Docker {
             return Err(Failure::Registry(why));
         }
         let before = self.ids().await?;
-        image::in_time(self.pull_image(reference, logins)).await?;
+        if !logins.is_empty() {
+            let id = self.find_image(reference).await?.map(|image| image.id).unwrap_or_default();
+            self.change_record(|record| record.begin(reference, &id, &before));
+        }
+        let login = match image::in_time(self.pull_image(reference, logins)).await {
+            Ok(login) => login,
+            Err(failure) => {
+                self.change_record(|record| record.fail(reference));
+                return Err(failure);
+            }
+        };
         if let Some(image) = self.find_image(reference).await? {
-            self.change_record(|record| record.fetched(&image.id, reference, &before));
+            self.change_record(|record| {
+                record.pulled(&image.id, reference, &before, login);
+                record.fetched(&image.id, reference, &before);
+            });
         }
         Ok(())
     }

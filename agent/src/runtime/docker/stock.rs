@@ -18,6 +18,7 @@ use super::stock::ask::ArchiveAsk;
 use super::stock::collect::{EngineImage, free_percent, is_full};
 use super::stock::record::ImageRecord;
 use crate::facts::engine::Failure;
+use crate::facts::image_access::ImageAccess;
 use crate::host::{files, private};
 
 const NAME: &str = "images.json";
@@ -88,6 +89,10 @@ impl Docker {
         }
         let folder = PathBuf::from(&self.settings.data_dir);
         let text = serde_json::to_vec(&new).map_err(io::Error::other);
+        if serde_json::to_vec(&*record).is_ok_and(|before| text.as_ref().is_ok_and(|text| *text == before)) {
+            *record = new;
+            return;
+        }
         if let Err(error) = text.and_then(|text| private::replace_files(&folder, [(NAME.into(), text)].into_iter())) {
             log::warn!("keep which images were fetched in {}: {error}", folder.join(NAME).display());
         }
@@ -106,7 +111,11 @@ impl Docker {
                 Err(failure) => return Err(failure),
             }
         }
-        self.change_record(|record| drop(record.images.remove(&image.id)));
+        let here = self.ids().await?;
+        self.change_record(|record| {
+            record.images.remove(&image.id);
+            record.private.retain(|id, _| here.contains(id));
+        });
         Ok(())
     }
 
@@ -139,6 +148,15 @@ impl Docker {
             )
         };
         is_full(disk).then(text)
+    }
+
+    /// What pods need to use an image.
+    pub(super) fn access(&self, reference: &str, id: &str) -> Option<ImageAccess> {
+        let is_cut = held(&self.record).is_cut(reference, id);
+        if is_cut {
+            self.change_record(|record| drop(record.private.insert(id.to_owned(), ImageAccess::default())));
+        }
+        held(&self.record).private.get(id).cloned()
     }
 
     pub(super) async fn ids(&self) -> Result<std::collections::BTreeSet<String>, Failure> {

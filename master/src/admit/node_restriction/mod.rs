@@ -6,7 +6,7 @@ mod tokens;
 
 use super::AdmissionOperation::{Create, Delete, Update};
 use super::{AdmissionRequest, Refusal};
-use crate::authorize::node_of;
+use crate::authorize::{MASTERS, node_of};
 use coracle_api::annotations::MIRROR;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::references;
@@ -51,7 +51,7 @@ const LABEL_PREFIXES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"
 
 /// Whether the writer, if it is a node, may make this change.
 pub(super) fn restrict(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Refusal> {
-    let Some(node) = node_of(request.identity) else { return Ok(()) };
+    let Some(node) = node_of(request.identity) else { return Ok(no_mirror(request, object)?) };
     if node.is_empty() {
         let user = &request.identity.user;
         return Err(format!("could not determine node from user {user:?}").into());
@@ -97,6 +97,17 @@ fn pod(request: &AdmissionRequest<'_>, node: &str, object: &Value) -> Result<(),
             let words = "can only create and delete mirror pods";
             Err(format!("unexpected operation \"UPDATE\", node {node:?} {words}").into())
         }
+    }
+}
+
+/// A mirror pod shows a pod that a node runs anyway, so that it has no service account and counts for no rule of pods.
+/// An agent from before the node authorizer speaks as the administrator.
+fn no_mirror(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), String> {
+    let is_new_pod = request.operation == Create && &*request.kind.resource.plural == "pods";
+    let is_mirror = is_new_pod && request.subresource.is_empty() && object["metadata"]["annotations"][MIRROR].is_string();
+    match is_mirror && !request.identity.groups.iter().any(|group| group == MASTERS) {
+        true => Err("only a node can create mirror pods, of the pods that it runs from its own files".to_owned()),
+        false => Ok(()),
     }
 }
 

@@ -52,6 +52,34 @@ fn mirror(change: impl Fn(&mut Value)) -> Value {
 }
 
 #[test]
+fn mirror_pods_are_made_by_nodes_alone() {
+    let plain = json!({"metadata": {"name": "m"}, "spec": {"containers": [{"name": "c"}]}});
+    let who = |user: &str, groups: &[&str]| Identity {
+        user: user.to_owned(),
+        groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+        ..Identity::default()
+    };
+    let why = "only a node can create mirror pods, of the pods that it runs from its own files";
+    for (identity, expected) in [
+        (node("n1"), ""),
+        (who("system:admin", &["system:masters"]), ""),
+        (who("eve", &["system:authenticated"]), why),
+        (who("system:node:n1", &["system:authenticated"]), why),
+        (who("system:serviceaccount:kube-system:replicaset-controller", &["system:serviceaccounts"]), why),
+    ] {
+        let judge = |pod: &Value| {
+            let about = (&Resource::core("pods"), "");
+            ask_as(&cluster(), &identity, about, (Create, "", None), |request| restrict(request, pod))
+        };
+        let expected = if expected.is_empty() { Ok(()) } else { Err(Refusal::from(expected.to_owned())) };
+        assert_eq!(judge(&mirror(|_| {})), expected, "{}", identity.user);
+        if identity.user != "system:node:n1" || expected.is_err() {
+            assert_eq!(judge(&plain), Ok(()), "{}", identity.user);
+        }
+    }
+}
+
+#[test]
 fn pods_that_a_node_makes() {
     let owner = |pod: &mut Value, field: &str, value: Value| pod["metadata"]["ownerReferences"][0][field] = value;
     type Edit<'a> = &'a dyn Fn(&mut Value);

@@ -78,6 +78,9 @@ fn a_balancer_gives_the_addresses_of_agents_to_the_first_of_a_port() {
     assert_eq!(given(&[n1(), done.clone(), older], "0"), (None, held("service default/a")));
     let both = [n1(), done, balanced("b", NEW, &["192.0.2.1"], none())];
     assert_eq!(given(&both, "b"), (Some(none()), held("service default/a")), "two of before: the older one has it");
+    let elsewhere = balanced("a", OLD, &[], json!({"metadata": {"namespace": "secret"}}));
+    let told = (None, held("a service of another namespace"));
+    assert_eq!(given(&[n1(), elsewhere, new.clone()], "b"), told, "its users may not read the other namespace");
     let udp = balanced("b", NEW, &[], json!({"spec": {"ports": [{"port": 80, "protocol": "UDP"}]}}));
     assert_eq!(
         given(&[n1(), balanced("a", OLD, &["192.0.2.1"], none()), udp], "b"),

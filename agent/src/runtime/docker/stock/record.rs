@@ -5,7 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::facts::image_access::ImageAccess;
+use crate::facts::logins::Login;
 use crate::plan::images::full_name;
+
+/// More pulls are not under way at once.
+const PULLING_MAX: usize = 1000;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ImageRecord {
@@ -16,6 +21,16 @@ pub struct ImageRecord {
     /// By the path of a file with images.
     #[serde(default)]
     pub files: BTreeMap<String, Loaded>,
+    /// By the engine's id: the images that a pull with the login of a Secret fetched. Each pod may use the others.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub private: BTreeMap<String, ImageAccess>,
+    /// By full name: the id that the name had before a pull with the login of a Secret, empty if none. The agent may
+    /// end before such a pull is recorded.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pulling: BTreeMap<String, String>,
+    /// The names of pulls that have failed. Not written: neither are the repetitions of a pull.
+    #[serde(skip)]
+    pub failed: BTreeSet<String>,
 }
 
 /// A file as it was loaded.
@@ -48,9 +63,49 @@ impl ImageRecord {
         }
     }
 
+    /// A pull with the login of a Secret begins. `id`: what the name means now.
+    pub fn begin(&mut self, name: &str, id: &str, before: &BTreeSet<String>) {
+        self.private.retain(|id, _| before.contains(id));
+        self.failed.remove(&full_name(name));
+        if self.pulling.len() >= PULLING_MAX {
+            self.pulling.pop_first();
+        }
+        self.pulling.insert(full_name(name), id.to_owned());
+    }
+
+    pub fn fail(&mut self, name: &str) {
+        if self.pulling.contains_key(&full_name(name)) {
+            self.failed.insert(full_name(name));
+        }
+    }
+
+    /// A pull has ended well. Must precede `fetched`. Without a login of a Secret the image is for all pods. An image
+    /// that was here without a login stays so.
+    pub fn pulled(&mut self, id: &str, name: &str, before: &BTreeSet<String>, login: Option<&Login>) {
+        let known = before.contains(id) || self.images.contains_key(id);
+        match login {
+            None => drop(self.private.remove(id)),
+            Some(_) if known && !self.private.contains_key(id) => {}
+            Some(login) => self.private.entry(id.to_owned()).or_default().add(id, login),
+        }
+        if login.is_some() {
+            self.pulling.remove(&full_name(name));
+            self.failed.remove(&full_name(name));
+        }
+    }
+
+    /// Whether an image came by a pull with a login that was never recorded: nobody knows with which.
+    pub fn is_cut(&self, name: &str, id: &str) -> bool {
+        let name = full_name(name);
+        let before = self.pulling.get(&name).filter(|_| !self.failed.contains(&name));
+        let known = self.images.contains_key(id) || self.private.contains_key(id);
+        before.is_some_and(|before| before != id) && !known
+    }
+
     /// Only what the engine still has.
     pub fn keep(&mut self, here: &BTreeSet<String>) {
         self.images.retain(|id, _| here.contains(id));
+        self.private.retain(|id, _| here.contains(id));
     }
 
     /// The images from archive files that still exist.
@@ -97,5 +152,57 @@ mod tests {
         assert_eq!(record.images, BTreeMap::from([("new".to_owned(), names)]));
         record.keep(&before);
         assert_eq!(record, ImageRecord::default());
+    }
+
+    #[test]
+    fn an_image_of_a_login_is_private() {
+        let login = |secret: &str| Login {
+            place: "r.example".into(),
+            username: "u".into(),
+            password: secret.into(),
+            secret: secret.into(),
+        };
+        let (one, other) = (login("shop/pull/1"), login("other/pull/2"));
+        let before = BTreeSet::from(["built".to_owned()]);
+        let pull = |record: &mut ImageRecord, id: &str, login: Option<&Login>, before: &BTreeSet<String>| {
+            if login.is_some() {
+                record.begin("x:1", "", before);
+            }
+            record.pulled(id, "x:1", before, login);
+            record.fetched(id, "x:1", before);
+        };
+        let allows = |record: &ImageRecord, id: &str, login: &Login| {
+            record.private.get(id).is_none_or(|access| access.allows(id, std::slice::from_ref(login), &[]))
+        };
+        let mut record = ImageRecord::default();
+        pull(&mut record, "new", Some(&one), &before);
+        assert!(allows(&record, "new", &one) && !allows(&record, "new", &other));
+        assert!(record.pulling.is_empty());
+        let read: ImageRecord = serde_json::from_str(&serde_json::to_string(&record).unwrap()).unwrap();
+        assert_eq!(read, record, "the next start knows it");
+        let here = BTreeSet::from(["built".to_owned(), "new".to_owned()]);
+        pull(&mut record, "new", Some(&other), &here);
+        assert!(allows(&record, "new", &one) && allows(&record, "new", &other));
+        pull(&mut record, "built", Some(&one), &here);
+        assert!(allows(&record, "built", &other), "it was there without a login");
+        pull(&mut record, "new", None, &here);
+        assert!(record.private.is_empty(), "the registry gives it to everybody");
+        pull(&mut record, "new", Some(&one), &before);
+        assert!(record.private.is_empty(), "two pulls at once, one of them without a login");
+    }
+
+    #[test]
+    fn a_pull_that_was_cut_leaves_no_open_image() {
+        let before = BTreeSet::from(["old".to_owned()]);
+        let mut record = ImageRecord::default();
+        record.begin("x:1", "old", &before);
+        let mut read: ImageRecord = serde_json::from_str(&serde_json::to_string(&record).unwrap()).unwrap();
+        assert!(!read.is_cut("x:1", "old") && !read.is_cut("y:1", "new"));
+        assert!(read.is_cut("docker.io/library/x:1", "new"));
+        read.fail("x:1");
+        assert!(!read.is_cut("x:1", "new"), "somebody loaded it after the pull had failed");
+        let written = serde_json::to_string(&read).unwrap();
+        read.begin("x:1", "old", &before);
+        assert_eq!(serde_json::to_string(&read).unwrap(), written, "a repetition writes nothing");
     }
 }
