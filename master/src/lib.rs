@@ -185,6 +185,10 @@ pub fn start(config: &Config) -> Result<Master, String> {
 fn core(config: &Config) -> Result<Core, String> {
     let kinds = Arc::new(Kinds::builtin());
     let sealing = SharedKeys::new(encryption::load(config.encryption_key.as_deref()));
+    // A file that cannot be used is said by `load`.
+    if let Some(why) = sealing.get().trouble().filter(|_| sealing.get().why_lost().is_none()) {
+        log::warn!("encryption-key: {why}");
+    }
     let store = store_rules::open(config, &kinds, &sealing)?;
     let shared: Arc<dyn Store> = Arc::new(store.clone());
     let maker = Arc::new(

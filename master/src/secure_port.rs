@@ -216,9 +216,8 @@ fn keep(
 fn take_up(keys: &ClusterKeys, shown: &mut ShownKeys) -> Result<(), String> {
     let tls = shown.tls.clone();
     let roots = client_roots(keys).map_err(|why| format!("the secure port goes on with what it has: {why}"))?;
-    let replace = |pair: &(String, String)| {
-        key_set(pair, &roots, |set| tls.replace(set).map_err(|error| error.to_string()))
-    };
+    let replace =
+        |pair: &(String, String)| key_set(pair, &roots, |set| tls.replace(set).map_err(|error| error.to_string()));
     let replaced = keys.server().and_then(|pair| replace(&pair).map(|()| pair));
     match replaced {
         Ok(pair) => {

@@ -87,7 +87,7 @@ fn sealing_problems(metrics: &str) -> Vec<String> {
     let closed = figures(metrics, "coracle_store_closed_objects").next().map_or(0, |(_, value)| value);
     let keyless = figures(metrics, "coracle_encryption_trouble").map(|(labels, _)| {
         let why = labels.trim_start_matches("{why=\"").trim_end_matches("\"}");
-        format!("encryption-key: Secrets are not written, and sealed ones not read: {why}")
+        format!("encryption-key: {why}")
     });
     let closed = (closed > 0).then(|| {
         format!("{closed} Secrets are sealed, and the key is not here: bring the key file back, see /readyz?verbose")
@@ -232,7 +232,7 @@ mod tests {
             report_of(&format!("{METRICS}coracle_store_closed_objects 2\n"), Ok(String::new()), ready()),
             "2 Secrets are sealed",
         );
-        let trouble = format!("{METRICS}coracle_encryption_trouble{{why=\"/k is gone\"}} 1\n");
+        let trouble = format!("{METRICS}coracle_encryption_trouble{{why=\"sealed ones not read: /k is gone\"}} 1\n");
         check(report_of(&trouble, Ok(String::new()), ready()), "sealed ones not read: /k is gone");
         check(
             report_of(&format!("{METRICS}coracle_store_files_stuck 1\n"), Ok(String::new()), ready()),

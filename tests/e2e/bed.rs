@@ -213,6 +213,7 @@ impl<'a> Bed<'a> {
         let mut command = Command::new("timeout");
         command.arg("60").arg(program("coracle-master").get_program()).args(arguments);
         command.arg("--data-dir").arg(self.path("master"));
+        command.arg("--admin-socket").arg(self.path("run/api.sock"));
         Said::of(&mut command, &[])
     }
 

@@ -3,6 +3,8 @@
 use crate::transcript::{Bed, ask};
 use coracle_master::command;
 use coracle_master::config::{Config, Deed, EncryptionDeed};
+use coracle_master::credentials::Credentials;
+use coracle_master::credentials::keys::KeyDeed;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -91,6 +93,10 @@ fn a_master_seals_rotates_and_starts_without_its_key() {
     assert_eq!(get(&sealed, &db), before);
     assert_eq!(with(&data, WORD), Vec::<PathBuf>::new());
     assert_eq!(with(&data, "PRIVATE KEY"), Vec::<PathBuf>::new());
+    // The commands on sealed keys know the key file, too.
+    for deed in [KeyDeed::Renew, KeyDeed::RenewAuthority { now: true }] {
+        assert!(run(&line, Deed::Credentials(Credentials::Keys(deed))), "{deed:?}");
+    }
     assert!(run(&line, Deed::Backup(backup.clone())));
     assert!(with(&folder, WORD).is_empty() && with(&folder, "PRIVATE KEY").is_empty());
     assert_eq!(fs::metadata(&backup).expect("there").mode() & 0o777, 0o600);
@@ -103,15 +109,34 @@ fn a_master_seals_rotates_and_starts_without_its_key() {
     fs::rename(folder.join("away"), &file).expect("ours");
     let again = bed(&folder, Some(&file));
     assert_eq!(get(&again, &db), before, "all is as before");
+    off_that_fails_changes_no_file(&again, &folder, &line);
     assert!(run(&line, Deed::Encryption(EncryptionDeed::Off)));
     assert!(with(&data, "\"sealed\"").is_empty());
     drop(again);
+    // The key file says `plain`: who sets it again hears it.
+    let unsealed = bed(&folder, Some(&file));
+    let metrics = ask(unsealed.network(), "GET", "/metrics", &[], "");
+    assert!(String::from_utf8_lossy(&metrics.body).contains("the key file begins with `plain`"));
+    assert!(run(&line, Deed::Encryption(EncryptionDeed::Rotate { keep_old: false })));
+    assert_eq!((get(&unsealed, &db), with(&data, WORD)), (before.clone(), Vec::new()), "and seals again");
+    assert!(run(&line, Deed::Encryption(EncryptionDeed::Off)));
+    drop(unsealed);
     assert_eq!(get(&bed(&folder, None), &db), before);
 
     let restored = Config { data_dir: folder.join("restored"), ..line };
     assert!(run(&restored, Deed::Restore(backup)));
     assert!(with(&restored.data_dir, WORD).is_empty() && with(&restored.data_dir, "PRIVATE KEY").is_empty());
     fs::remove_dir_all(folder).expect("ours");
+}
+
+/// Another key file than that of the running master.
+fn off_that_fails_changes_no_file(_running: &Bed, folder: &Path, line: &Config) {
+    let other = folder.join("other");
+    assert!(run(line, Deed::Encryption(EncryptionDeed::NewKey(Some(other.clone())))));
+    let text = fs::read_to_string(&other).expect("there");
+    let wrong = Config { encryption_key: Some(other.clone()), ..line.clone() };
+    assert!(!run(&wrong, Deed::Encryption(EncryptionDeed::Off)));
+    assert_eq!(fs::read_to_string(&other).expect("there"), text);
 }
 
 /// Closed to all, and absent to nobody; the rest is served.

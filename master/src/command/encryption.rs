@@ -62,7 +62,11 @@ fn rotate(config: &Config, keep_old: bool) -> Result<Outcome, String> {
 fn off(config: &Config) -> Result<Outcome, String> {
     let (file, text) = key_file(config)?;
     replace(file, &with_none(&text))?;
-    let done = reseal(config)?;
+    // With its line `plain` the file would let a later start write Secrets in clear text.
+    let done = reseal(config).map_err(|why| match replace(file, &text) {
+        Ok(()) => format!("{why}; {} is as before, and the next start of the master seals by it", file.display()),
+        Err(again) => format!("{why}; and the line `plain` in {} has to go by hand: {again}", file.display()),
+    })?;
     Ok(Outcome::good(format!("{done}\ntake encryption-key out of master.conf and restart the master")))
 }
 

@@ -10,8 +10,10 @@ use crate::cluster_keys::issued::IssuedList;
 use crate::cluster_keys::{ClusterKeys, KeyOptions};
 use crate::config::Config;
 use crate::credentials::keys::{KeyDeed, KeysReport, ends_with_authority, listed};
+use crate::encryption::load;
 use crate::owner;
 use crate::page::RENEW_KEYS;
+use crate::store::SharedKeys;
 
 pub fn run(config: &Config, deed: KeyDeed) -> Result<Outcome, String> {
     match deed {
@@ -42,8 +44,9 @@ fn renew(config: &Config) -> Result<Outcome, String> {
     // A running master knows the names that it was started with.
     if ask(config, "POST", RENEW_KEYS)?.is_none() {
         let names = crate::server_names(config);
+        let sealing = SharedKeys::new(load(config.encryption_key.as_deref()));
         owner::as_owner(&config.data_dir, || {
-            let options = KeyOptions { names: names.clone(), ..crate::keys_of(config) };
+            let options = KeyOptions { names: names.clone(), sealing, ..crate::keys_of(config) };
             ClusterKeys::of_directory(options)?.renew(&names)
         })?;
     }
@@ -78,8 +81,9 @@ fn renew_authority(config: &Config, now: bool) -> Result<Outcome, String> {
 
 /// Whether root's kubeconfig is of this cluster. It is read as root, before anything changes.
 fn root_uses_it(config: &Config) -> Result<bool, String> {
-    let keys = ClusterKeys::of_directory(KeyOptions { data_dir: config.data_dir.clone(), ..KeyOptions::default() });
-    keys.map(|keys| admin_is_ours(&keys))
+    let sealing = SharedKeys::new(load(config.encryption_key.as_deref()));
+    let options = KeyOptions { data_dir: config.data_dir.clone(), sealing, ..KeyOptions::default() };
+    ClusterKeys::of_directory(options).map(|keys| admin_is_ours(&keys))
 }
 
 fn drop_old_authority(config: &Config, take: bool) -> Result<Outcome, String> {

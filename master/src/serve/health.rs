@@ -93,7 +93,7 @@ fn all(health: &store::Health, asked: &page::HealthQuestion) -> Answer {
         let _ = writeln!(text, "[!]damaged file: {damage}");
     }
     if let Some(why) = &health.keyless {
-        let _ = writeln!(text, "[!]encryption: Secrets are not written: {why}");
+        let _ = writeln!(text, "[!]encryption: {why}");
     }
     for damage in health.shut.iter().take(SHUT_NAMED_MAX) {
         let _ = writeln!(text, "[!]closed file: {}: {damage}", damage.file);

@@ -328,7 +328,7 @@ fn of_store(text: &mut String, store: &dyn Store, kinds: &Kinds) {
         health.shut.len() as u64,
     );
     if let Some(why) = &health.keyless {
-        head(text, "coracle_encryption_trouble", "gauge", "Why nothing can be sealed though a key file is named.");
+        head(text, "coracle_encryption_trouble", "gauge", "Why nothing is sealed though a key file is named.");
         line(text, "coracle_encryption_trouble", &[("why", why)], 1);
     }
 }

@@ -304,7 +304,7 @@ impl Store for FlatStore {
         let state = self.state();
         let (damaged, fill) = (state.all_damage().cloned().collect(), state.room().fill());
         let shut = state.shut().values().cloned().collect();
-        let keyless = state.sealer().keys.why_lost().map(str::to_owned);
+        let keyless = state.sealer().keys.trouble();
         drop(state);
         let silent = || self.inner.silence.complaint(self.uptime(), self.inner.setup.silence);
         let health = locked(&self.inner.trouble).health(damaged, fill, silent);

@@ -140,6 +140,11 @@ pub fn line(id: &str, secret: &[u8; KEY_BYTES]) -> String {
     format!("{id} {}\n", base64::encode(secret))
 }
 
+/// The key file of a keeper who turned encryption off and has not taken the option away, or has set it again.
+const PLAIN_TROUBLE: &str = "Secrets are written in clear text: the key file begins with `plain`, as `coracle-master \
+                             encryption off` leaves it; take encryption-key out of master.conf, or seal again by \
+                             `coracle-master encryption rotate`";
+
 /// Whether, and by which keys, what lies on the disk is sealed.
 #[derive(Clone, Debug, Default)]
 pub enum SealKeys {
@@ -164,6 +169,16 @@ impl SealKeys {
     /// Why a key file that is asked for cannot be used.
     pub fn why_lost(&self) -> Option<&str> {
         if let SealKeys::Lost(why) = self { Some(why) } else { None }
+    }
+
+    /// Why Secrets are not sealed though a key file is named, in words.
+    pub fn trouble(&self) -> Option<String> {
+        match self {
+            SealKeys::Off => None,
+            SealKeys::Lost(why) => Some(format!("Secrets are not written, and sealed ones not read: {why}")),
+            SealKeys::Ring(ring) if ring.current().is_some() => None,
+            SealKeys::Ring(_) => Some(PLAIN_TROUBLE.to_owned()),
+        }
     }
 
     /// The key of this id; or why it is not at hand.
@@ -249,6 +264,27 @@ mod tests {
 
     fn ring(text: &str) -> SealKeys {
         SealKeys::Ring(Arc::new(KeyRing::parse(text).expect("keys")))
+    }
+
+    #[test]
+    fn a_key_file_that_seals_nothing_is_a_trouble() {
+        let line = line("a", &[1; KEY_BYTES]);
+        for (keys, expected) in [
+            (SealKeys::Off, None),
+            (ring(&line), None),
+            (ring(&format!("plain\n{line}")), Some("written in clear text: the key file begins with `plain`")),
+            (
+                SealKeys::Lost("/k is gone".to_owned()),
+                Some("Secrets are not written, and sealed ones not read: /k is gone"),
+            ),
+        ] {
+            let found = keys.trouble();
+            assert_eq!(found.is_some(), expected.is_some(), "{found:?}");
+            assert!(
+                expected.is_none_or(|expected| found.as_ref().is_some_and(|found| found.contains(expected))),
+                "{found:?}"
+            );
+        }
     }
 
     #[test]
