@@ -70,9 +70,8 @@ impl Known {
     /// Reads a file that differs from the file that was read last. One that cannot be read is read again after `RETRY`,
     /// or when it differs.
     fn read_changed(&mut self, stamp: Stamp, now: Instant, read: impl FnOnce() -> Result<TokenList, String>) {
-        let waits = |(failed, at, _): &(Stamp, Instant, String)| {
-            *failed == stamp && now.saturating_duration_since(*at) < RETRY
-        };
+        let waits =
+            |(failed, at, _): &(Stamp, Instant, String)| *failed == stamp && now.saturating_duration_since(*at) < RETRY;
         if self.stamp == Some(stamp) && self.failed.is_none() || self.failed.as_ref().is_some_and(waits) {
             return;
         }

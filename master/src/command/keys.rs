@@ -77,8 +77,10 @@ pub fn told(config: &Config, outcome: Outcome) -> Outcome {
     match ask(config, "POST", KEYS) {
         Ok(_) => outcome,
         Err(why) => {
-            let text =
-                format!("{}\nthe master has not taken it up yet, and tries again within ten seconds: {why}", outcome.text);
+            let text = format!(
+                "{}\nthe master has not taken it up yet, and tries again within ten seconds: {why}",
+                outcome.text
+            );
             Outcome { text, ..outcome }
         }
     }
