@@ -114,9 +114,11 @@ impl SecurePort {
 /// What the next connections of an open port use.
 struct ShownKeys {
     tls: Arc<TlsKeys>,
-    /// The chain and the key of the server, as PEM.
-    pair: (String, String),
+    pair: ServerPair,
 }
+
+/// The chain and the key of the server, as PEM.
+type ServerPair = (String, String);
 
 /// Opens the port, and takes up what has changed since its keys were read.
 fn show(parts: &SecureParts, shown: &Shown) -> Option<NetworkPlane> {
@@ -212,24 +214,27 @@ fn keep(
 }
 
 /// The next connections use the files as they are now. `Err`: a pair of the server that cannot be used. The next
-/// connections use the pair of before then, with the authorities of now: an authority that was taken away counts no more.
+/// connections use the pair of before then, with the authorities of now: an authority that was taken away counts no
+/// more.
 fn take_up(keys: &ClusterKeys, shown: &mut ShownKeys) -> Result<(), String> {
     let tls = shown.tls.clone();
     let roots = client_roots(keys).map_err(|why| format!("the secure port goes on with what it has: {why}"))?;
-    let replace =
-        |pair: &(String, String)| key_set(pair, &roots, |set| tls.replace(set).map_err(|error| error.to_string()));
-    let replaced = keys.server().and_then(|pair| replace(&pair).map(|()| pair));
-    match replaced {
-        Ok(pair) => {
-            shown.pair = pair;
-            log::info!("the secure port has taken the keys up");
-            Ok(())
-        }
-        Err(why) => {
-            replace(&shown.pair).map_err(|why| format!("the secure port goes on with what it has: {why}"))?;
-            Err(format!("the secure port goes on with the certificate that it has: {why}"))
-        }
-    }
+    let replace = |pair: &ServerPair| key_set(pair, &roots, |set| tls.replace(set).map_err(|error| error.to_string()));
+    shown.pair = best_pair(keys.server(), &shown.pair, replace)?;
+    log::info!("the secure port has taken the keys up");
+    Ok(())
+}
+
+/// Uses the pair of now. Where that fails it uses the pair of before: the rest of the keys counts in any case.
+fn best_pair(
+    now: Result<ServerPair, String>,
+    before: &ServerPair,
+    replace: impl Fn(&ServerPair) -> Result<(), String>,
+) -> Result<ServerPair, String> {
+    now.and_then(|pair| replace(&pair).map(|()| pair)).map_err(|why| match replace(before) {
+        Ok(()) => format!("the secure port goes on with the certificate that it has: {why}"),
+        Err(why) => format!("the secure port goes on with what it has: {why}"),
+    })
 }
 
 /// The authorities of clients, and of proxies that speak for users.
@@ -241,7 +246,7 @@ fn client_roots(keys: &ClusterKeys) -> Result<ClientRoots, String> {
 
 /// The files of the keys, as the port takes them.
 fn key_set<T>(
-    (chain, key): &(String, String),
+    (chain, key): &ServerPair,
     (clients, proxies): &ClientRoots,
     with: impl FnOnce(&KeySet<'_>) -> Result<T, String>,
 ) -> Result<T, String> {
@@ -251,4 +256,36 @@ fn key_set<T>(
         client_ca_pem: clients.as_bytes(),
         proxy_ca_pem: proxies.as_bytes(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    /// The authorities of clients are taken up also where the server's own pair is bad.
+    #[test]
+    fn a_bad_pair_keeps_nothing_else_from_counting() {
+        let pair = |name: &str| (name.to_owned(), String::new());
+        let of = |now: Result<ServerPair, String>, unusable: &[&str]| {
+            let used = RefCell::new(Vec::new());
+            let outcome = best_pair(now, &pair("before"), |(chain, _)| {
+                if unusable.contains(&chain.as_str()) {
+                    return Err(format!("{chain} is bad"));
+                }
+                used.borrow_mut().push(chain.clone());
+                Ok(())
+            });
+            (outcome.map(|(chain, _)| chain), used.into_inner().join(" "))
+        };
+        let goes_on = |with: &str| Err(format!("the secure port goes on with {with}"));
+        for (now, unusable, expected, used) in [
+            (Ok(pair("now")), &[][..], Ok("now".to_owned()), "now"),
+            (Ok(pair("now")), &["now"], goes_on("the certificate that it has: now is bad"), "before"),
+            (Err("no file".to_owned()), &[], goes_on("the certificate that it has: no file"), "before"),
+            (Ok(pair("now")), &["now", "before"], goes_on("what it has: before is bad"), ""),
+        ] {
+            assert_eq!(of(now, unusable), (expected, used.to_owned()), "{unusable:?}");
+        }
+    }
 }

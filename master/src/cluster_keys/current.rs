@@ -1,6 +1,6 @@
 //! The files of the keys as they were read last. A running master looks after a command has told it, and every few
-//! seconds beside: whoever asks reads memory alone. A file that cannot be read, and a change that a follower cannot take
-//! up, are tried again at each look.
+//! seconds beside: whoever asks reads memory alone. A file that cannot be read, and a change that a follower cannot
+//! take up, are tried again at each look.
 
 use super::account_keys::AccountKeys;
 use super::authorities::Authorities;

@@ -2,11 +2,13 @@
 //!
 //! Nodes get certificates by rule, without a person's look: their part of the list is bounded by taking the oldest
 //! certificates of the same asker out, which are revoked. A certificate of another user is never taken out: where the
-//! list is full, no more are signed until somebody revokes some.
+//! list is full, no more are signed until somebody revokes some. A join token takes none out that belongs to a Node:
+//! whoever has the token could end the certificate that the node has got by it.
 //!
 //! A certificate of a node that has registered carries the uid of the Node: it ends with that object.
 
 use super::revoked::from_hex;
+use super::tokens::TokenList;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -92,10 +94,19 @@ impl IssuedList {
         let mut superseded = Vec::new();
         if one.node_name().is_some() {
             let same = |other: &IssuedCertificate| (&other.user, &other.by) == (&one.user, &one.by);
-            superseded.extend(self.supersede(ISSUED_OF_NODE_MAX, same));
+            let joins = TokenList::bootstrap_id(&one.by).is_some();
+            let kept = |other: &IssuedCertificate| joins && !other.is_unregistered();
+            if self.certificates.iter().filter(|other| same(other) && kept(other)).count() >= ISSUED_OF_NODE_MAX {
+                return Err(format!(
+                    "{:?} has {ISSUED_OF_NODE_MAX} certificates by the join token of {:?}, which is the most: \
+                     `coracle-master user revoke {}` ends them",
+                    one.user, one.by, one.user
+                ));
+            }
+            superseded.extend(self.supersede(ISSUED_OF_NODE_MAX, same, kept));
             if one.is_unregistered() {
                 let same = |other: &IssuedCertificate| other.is_unregistered() && other.by == one.by;
-                superseded.extend(self.supersede(UNREGISTERED_MAX, same));
+                superseded.extend(self.supersede(UNREGISTERED_MAX, same, |_| false));
             }
             superseded.extend(self.supersede_one(ISSUED_MAX));
         } else if self.certificates.iter().filter(|other| other.user == one.user).count() >= ISSUED_OF_USER_MAX {
@@ -113,12 +124,17 @@ impl IssuedList {
         Ok(superseded)
     }
 
-    /// Takes the oldest of these out until one more has room.
-    fn supersede(&mut self, most: usize, is_one: impl Fn(&IssuedCertificate) -> bool) -> Vec<IssuedCertificate> {
+    /// Takes the oldest of these out until one more has room, but none that is kept.
+    fn supersede(
+        &mut self,
+        most: usize,
+        is_one: impl Fn(&IssuedCertificate) -> bool,
+        is_kept: impl Fn(&IssuedCertificate) -> bool,
+    ) -> Vec<IssuedCertificate> {
         let count = self.certificates.iter().filter(|one| is_one(one)).count();
         let mut left = (count + 1).saturating_sub(most);
         let mut out = |one: &IssuedCertificate| {
-            let goes = left > 0 && is_one(one);
+            let goes = left > 0 && is_one(one) && !is_kept(one);
             left -= usize::from(goes);
             goes
         };
@@ -249,6 +265,24 @@ mod tests {
         assert_eq!(serials(&list.add(node(500), 10).expect("room")), [10]);
         assert_eq!(list.certificates.len(), UNREGISTERED_MAX + 1);
         assert_eq!(list.certificates[0].node, "u", "a node that has registered keeps its certificate");
+    }
+
+    /// Whoever has the join token asks again and again for a certificate of a node that has joined by it.
+    #[test]
+    fn a_join_token_ends_no_certificate_of_a_node() {
+        let by = "system:bootstrap:abcdef";
+        let mut list = IssuedList::default();
+        list.add(of_node(1, "n", by, "u"), 10).expect("room");
+        for serial in 10..10 + ISSUED_OF_NODE_MAX - 1 {
+            assert_eq!(list.add(of_node(serial, "n", by, ""), 10), Ok(vec![]));
+        }
+        assert_eq!(serials(&list.add(of_node(500, "n", by, ""), 10).expect("room")), [10]);
+        assert_eq!(serials(&list.certificates)[0], 1);
+        // Somebody has approved all of them.
+        list.settle("n", "u");
+        let why = list.add(of_node(600, "n", by, "u"), 10).expect_err("none makes room");
+        assert!(why.contains("user revoke system:node:n"), "{why}");
+        list.add(of_node(601, "n", "system:node:n", "u"), 10).expect("the node itself has room");
     }
 
     #[test]

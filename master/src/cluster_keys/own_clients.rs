@@ -46,17 +46,19 @@ impl ClusterKeys {
     /// The certificate and the key, as PEM.
     pub fn own_client(&self, of: OwnClient) -> Result<(String, String), String> {
         let (chain, key) = self.own_files(of)?;
-        let parsed = parsed(&chain);
+        let first = parsed(&chain);
         let is_by_us = match of {
             OwnClient::Kubelet => {
-                parsed.is_some_and(|parsed| certificate::is_by(&parsed, self.current().authorities.signer()))
+                first.is_some_and(|first| certificate::is_by(&first, self.current().authorities.signer()))
             }
             OwnClient::Extension => {
-                let proxies = self::parsed(&self.current().proxies);
-                parsed.zip(proxies).is_some_and(|(parsed, by)| certificate::is_by(&parsed, &by))
+                let proxies = parsed(&self.current().proxies);
+                first.zip(proxies).is_some_and(|(first, by)| certificate::is_by(&first, &by))
             }
         };
-        match is_by_us && mismatch(&chain, &key).is_none() {
+        let has_ended =
+            parsed(&chain).is_some_and(|one| self.is_known_revoked(one.tbs_certificate().serial_number().as_bytes()));
+        match is_by_us && !has_ended && mismatch(&chain, &key).is_none() {
             true => Ok((chain, key)),
             false => self.make_own_client(of),
         }
@@ -78,11 +80,14 @@ impl ClusterKeys {
             OwnClient::Extension => self.sign_by_proxies(leaf)?,
         };
         let chain = pem::pem(certificate::LABEL, &der);
-        self.folder.write(&format!("{file}.key"), &text)?;
-        self.folder.write(&of.certificate_file(), &chain)?;
+        // First: after a crash between the two nothing would know the one of before. A start makes another for one that
+        // has ended.
         if let Some(before) = before {
             self.revoke(before.tbs_certificate().serial_number().as_bytes(), user)?;
         }
+        let _held = self.folder.hold()?;
+        self.folder.write(&format!("{file}.key"), &text)?;
+        self.folder.write(&of.certificate_file(), &chain)?;
         Ok((chain, text))
     }
 

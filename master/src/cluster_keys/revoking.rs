@@ -24,6 +24,12 @@ impl ClusterKeys {
         known.as_ref().is_none_or(|list| list.holds(serial))
     }
 
+    /// As `is_revoked`, but where the list has never been readable nothing is known.
+    pub(super) fn is_known_revoked(&self, serial: &[u8]) -> bool {
+        let known = self.revoked.read().unwrap_or_else(PoisonError::into_inner);
+        known.as_ref().is_some_and(|list| list.holds(serial))
+    }
+
     /// Differs from before when certificates or tokens were revoked: what is open is to be judged again.
     pub fn revocations(&self) -> [Stamp; 2] {
         [self.folder.stamp(REVOKED), self.folder.stamp(TOKENS)]

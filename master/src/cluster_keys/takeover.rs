@@ -1,8 +1,9 @@
 //! Takes the keys over that versions before this one kept as Secrets in kube-system. Their tokens and certificates stay
-//! valid. A Secret goes once the files hold what it says.
+//! valid. A Secret goes once the files hold what it says. Where this version has made keys before, a Secret with that
+//! name is somebody's who may write Secrets: it is never the identity of the cluster.
 
 use super::account_keys::{self, AccountKeys};
-use super::files::{ACCOUNTS, AUTHORITY, AUTHORITY_KEY, KeyFolder};
+use super::files::{ACCOUNTS, AUTHORITY, AUTHORITY_KEY, ISSUED, KeyFolder, LIFE, PROXY_AUTHORITY, SERVER, Stamp};
 use super::{certificate, pem};
 use crate::commit::Registry;
 use crate::store::Stored;
@@ -14,6 +15,9 @@ use serde_json::Value;
 const SECRETS: Resource = Resource::core("secrets");
 /// Held `tls.crt` and `tls.key`, of type kubernetes.io/tls.
 const AUTHORITY_SECRET: &str = "coracle-ca";
+/// What a start makes after the keys are taken over, and what later use leaves. `adoption.json` is none of these: it is
+/// written before.
+const MADE_LATER: [&str; 4] = [ISSUED, LIFE, PROXY_AUTHORITY, SERVER];
 /// Held `key.pem`, of type coracle.dev/signing-key.
 const ACCOUNTS_SECRET: &str = "coracle-service-account-key";
 
@@ -21,6 +25,13 @@ const ACCOUNTS_SECRET: &str = "coracle-service-account-key";
 /// old keys signed would count no more.
 pub fn take_over(registry: &Registry, folder: &KeyFolder) -> Result<(), String> {
     let is_empty = |name: &str| folder.read(name).map(|text| text.is_none());
+    if MADE_LATER.iter().any(|name| folder.stamp(name) != Stamp::default()) {
+        if is_empty(AUTHORITY)? || is_empty(AUTHORITY_KEY)? || is_empty(ACCOUNTS)? {
+            warn_of_planted(registry)?;
+        }
+        remove_both(registry, folder);
+        return Ok(());
+    }
     if is_empty(AUTHORITY)? || is_empty(AUTHORITY_KEY)? {
         if let Some(secret) = secret(registry, AUTHORITY_SECRET)? {
             let (certificate, key) = authority(&secret).map_err(|why| unusable(AUTHORITY_SECRET, &why))?;
@@ -47,10 +58,25 @@ pub fn take_over(registry: &Registry, folder: &KeyFolder) -> Result<(), String> 
             log::info!("secrets/{CLUSTER}/{ACCOUNTS_SECRET} is taken over to {}", folder.path(ACCOUNTS).display());
         }
     }
+    remove_both(registry, folder);
+    Ok(())
+}
+
+fn warn_of_planted(registry: &Registry) -> Result<(), String> {
+    for name in [AUTHORITY_SECRET, ACCOUNTS_SECRET] {
+        if secret(registry, name)?.is_some() {
+            log::warn!(
+                "secrets/{CLUSTER}/{name} is not taken over: this cluster has had keys in files since. Delete it"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn remove_both(registry: &Registry, folder: &KeyFolder) {
     for (name, field, file) in [(AUTHORITY_SECRET, "tls.key", AUTHORITY_KEY), (ACCOUNTS_SECRET, "key.pem", ACCOUNTS)] {
         remove(registry, folder, (name, field, file)).unwrap_or_else(|why| log::warn!("{why}"));
     }
-    Ok(())
 }
 
 /// A Secret that says something else than the file is somebody's own, and stays.

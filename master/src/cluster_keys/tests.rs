@@ -260,6 +260,25 @@ fn secrets_of_before_are_taken_over_and_removed() {
     assert!(has_secret(&registry, "coracle-ca") && has_secret(&registry, "coracle-service-account-key"));
 }
 
+/// Whoever once wrote Secrets in kube-system has planted keys, and the keeper removes the files for new ones.
+#[test]
+fn planted_secrets_are_no_identity() {
+    let (place, other) = (Place::new("planted"), Place::new("planted-from"));
+    let (_store, registry) = registry(&place.0);
+    let (_, before) = super::tests::registry(&other.0);
+    let planted = ClusterKeys::open(&before, other.options(&[])).expect("made");
+    let file = |name: &str| fs::read_to_string(other.0.join("keys").join(name)).expect("made");
+    let first = ClusterKeys::open(&registry, place.options(&[])).expect("made");
+    secrets(&registry, &file(AUTHORITY), &file(AUTHORITY_KEY), &file(ACCOUNTS));
+    for name in [AUTHORITY, AUTHORITY_KEY, ACCOUNTS] {
+        fs::remove_file(place.0.join("keys").join(name)).expect("ours");
+    }
+    let second = ClusterKeys::open(&registry, place.options(&[])).expect("made anew");
+    assert!(![first.authority(), planted.authority()].contains(&second.authority()));
+    assert_ne!(second.current().accounts.newest(), planted.current().accounts.newest());
+    assert!(has_secret(&registry, "coracle-ca"), "it stays for the keeper to see");
+}
+
 /// A power cut between the two files of the authority.
 #[test]
 fn a_takeover_that_broke_off_goes_on() {
@@ -330,6 +349,38 @@ fn half_an_authority_is_told() {
     fs::remove_file(place.0.join("keys/ca.key")).expect("ours");
     let why = ClusterKeys::open(&registry, place.options(&[])).map(drop).expect_err("half of it");
     assert!(why.contains("keys/ca.key is not there, and ca.crt is: put it back"), "{why}");
+}
+
+/// A crash after the end of the master's own certificate, and before another was written.
+#[test]
+fn an_own_certificate_that_has_ended_is_made_anew() {
+    let place = Place::new("own-ended");
+    let (_store, registry) = registry(&place.0);
+    let open = || ClusterKeys::open(&registry, place.options(&[])).expect("opened");
+    for of in OwnClient::ALL {
+        let keys = open();
+        let first = keys.own_client(of).expect("made");
+        let serial = |chain: &str| {
+            let der = super::pem::unpem(certificate::LABEL, chain).expect("PEM");
+            let parsed = certificate::parse(&der).expect("a certificate");
+            parsed.tbs_certificate().serial_number().as_bytes().to_vec()
+        };
+        // No room for the new files: the certificate of before has ended all the same.
+        let name = of.certificate_file();
+        let partial = place.0.join("keys").join(format!("{name}.partial"));
+        fs::create_dir(&partial).expect("ours");
+        assert!(keys.make_own_client(of).is_err());
+        assert!(keys.is_revoked(&serial(&first.0)), "{of:?}");
+        fs::remove_dir(&partial).expect("ours");
+        let second = open().own_client(of).expect("made anew");
+        assert_ne!(second, first);
+        assert!(!open().is_revoked(&serial(&second.0)), "{of:?}");
+        let file = place.0.join("keys").join(&name);
+        // A crash came before the new files: the certificate of before is not shown.
+        fs::write(&file, &second.0).expect("ours");
+        keys.revoke(&serial(&second.0), "test").expect("revoked");
+        assert_ne!(open().own_client(of), Ok(second));
+    }
 }
 
 /// The file of one authority alone, as a client has kept it.

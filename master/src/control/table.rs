@@ -192,7 +192,8 @@ fn housekeeping() -> Vec<Controller> {
         row("roles", roles::all, roles::decide).follows(Follow::view::<roles::ClusterRoleView>(roles::by_role)),
         row("signing requests", all::<SigningRequestView>, signing::decide)
             .follows(Follow::view::<SigningRequestView>(itself))
-            .follows(Follow::Kind { of: signing::RIGHTS, only: |_| true, shelf: None, keys: signing::by_rights }),
+            .follows(Follow::Kind { of: signing::RIGHTS, only: |_| true, shelf: None, keys: signing::by_rights })
+            .follows(Follow::nodes(signing::by_node)),
         row("node certificates", node_certificates::all, node_certificates::decide)
             .follows(Follow::nodes(node_certificates::by_node)),
         row("disruption", disruption::all, disruption::decide).follows(Follow::pods(disruption::by_pod)).workload(),

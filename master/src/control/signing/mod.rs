@@ -3,18 +3,20 @@
 //!
 //!     request -> approve (rules: the requester may create `nodeclient` or `selfnodeclient`) -> sign -> an hour -> gone
 //!
-//! The rules are those of Kubernetes: its approver, its signers and its cleaner look at the same fields.
+//! The rules are those of Kubernetes: its approver, its signers and its cleaner look at the same fields. One is added:
+//! a join token gets no certificate of a node that stands, for it would take the node over. A person may approve it.
 
 mod rules;
 
 use self::rules::{Usages, approval, fault};
 use super::cluster::Cluster;
 use super::controller::{Look, ObservedChange};
-use super::intent::{Decision, Intent, Refusal};
+use super::intent::{About, Decision, EventDraft, Intent, Memo, Refusal};
 use super::shelf::View;
 use super::since::{Now, Since, earlier};
-use super::view::{of_group, read};
+use super::view::{node_key, of_group, read};
 use crate::cluster_keys::request::{self, CertificateRequest};
+use crate::cluster_keys::tokens::TokenList;
 use crate::cluster_keys::{certificate, pem};
 use crate::store::Stored;
 use coracle_api::meta::{Key, ObjectMeta, Resource, Revision, Time};
@@ -31,6 +33,10 @@ pub const RIGHTS: &[Resource] = &[
     of_group("rbac.authorization.k8s.io", "clusterroles"),
     of_group("rbac.authorization.k8s.io", "clusterrolebindings"),
 ];
+
+/// The group of hosts that join, and what its subgroups begin with.
+const JOINERS: &str = "system:bootstrappers";
+const JOINERS_PREFIX: &str = "system:bootstrappers:";
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// As long as Kubernetes keeps requests that were decided, and requests that nobody looks at.
@@ -207,8 +213,35 @@ fn approve(look: &Look<'_>, view: &SigningRequestView, spec: &Spec, request: &Ce
     let Some((_, message)) = found.into_iter().find(|(subresource, _)| may(&identity, subresource)) else {
         return Decision::default();
     };
+    if let Some(node) = node_taken_over(look.cluster, spec, request) {
+        let is_told = look.remembered::<bool>();
+        let tell = (!is_told).then(|| not_approved(look.key, view, &node));
+        return Decision { memo: Some(Memo::of(true)), ..Decision::of(tell.into_iter().collect()) };
+    }
     let condition = json!({"type": "Approved", "status": "True", "reason": "AutoApproved", "message": message});
     Decision::of(vec![Intent::Approve { key: look.key.clone(), seen: view.revision, condition }])
+}
+
+/// The standing node whose certificate a host that joins asks for. An unreadable Node stands.
+fn node_taken_over(cluster: &Cluster, spec: &Spec, request: &CertificateRequest) -> Option<String> {
+    let is_of_joiners = |group: &String| group == JOINERS || group.starts_with(JOINERS_PREFIX);
+    if TokenList::bootstrap_id(&spec.username).is_none() && !spec.groups.iter().any(is_of_joiners) {
+        return None;
+    }
+    let name = request.common_name().strip_prefix(rules::NODE_PREFIX)?.to_owned();
+    let stands = cluster.nodes.contains_key(&name) || cluster.damaged.contains(&node_key(&name));
+    stands.then_some(name)
+}
+
+fn not_approved(key: &Key, view: &SigningRequestView, node: &str) -> Intent {
+    let kind = ("certificates.k8s.io/v1", "CertificateSigningRequest");
+    let about = About::new(kind, key, &view.uid, view.revision);
+    let message = format!(
+        "node {node} stands, and a join token asks for its certificate: not approved by rule. If the host joins again, \
+         run `kubectl certificate approve {}`, or delete the Node",
+        key.name
+    );
+    Intent::Announce(EventDraft::warning("certificate-controller", about, "NodeStands", message))
 }
 
 fn sign(
@@ -246,6 +279,11 @@ pub fn add_condition(status: &mut Value, condition: Value) {
         Some(conditions) => conditions.push(condition),
         None => status["conditions"] = json!([condition]),
     }
+}
+
+/// A Node that goes frees its name for hosts that join.
+pub fn by_node(cluster: &Cluster, change: &ObservedChange<'_>) -> Vec<Key> {
+    if change.gone { by_rights(cluster, change) } else { Vec::new() }
 }
 
 /// A change of rights concerns every request that nobody has decided.

@@ -8,7 +8,7 @@ const NODE_SERVER_SIGNER: &str = "kubernetes.io/kubelet-serving";
 /// The group that may do everything. Nobody gets a certificate of it by a request.
 const MASTERS_GROUP: &str = "system:masters";
 const NODES_GROUP: &str = "system:nodes";
-const NODE_PREFIX: &str = "system:node:";
+pub const NODE_PREFIX: &str = "system:node:";
 /// The last is optional: only RSA enciphers keys.
 const NODE_CLIENT_USAGES: [&str; 3] = ["client auth", "digital signature", "key encipherment"];
 const NODE_SERVER_USAGES: [&str; 3] = ["digital signature", "key encipherment", "server auth"];

@@ -1,5 +1,6 @@
 //! Requests for certificates: who is approved by rule, what is signed, what fails, what goes.
 
+use super::super::intent::Memo;
 use super::super::settings::Permission;
 use super::super::signing::REQUESTS;
 use super::*;
@@ -118,6 +119,43 @@ fn nodes_are_approved_by_rule() {
         assert_eq!(told(&decision), expected, "{request}");
         assert_eq!(decision.wake_at, Some(24 * 60 * MINUTE), "it goes after a day");
     }
+}
+
+/// A join token takes no node over that stands, and the name is free once the Node has gone.
+#[test]
+fn a_join_token_takes_no_node_over() {
+    let message = "Auto approving kubelet client certificate after SubjectAccessReview.";
+    let settings = Settings { may_request: may(&["nodeclient"]), ..Settings::default() };
+    let told_for = |user: &str, groups: &[&str], node_name: &str| {
+        let mut cluster = Controllers::builtin().cluster(&Kinds::builtin(), settings.clone());
+        let mut asked = request(NODE, NODE_SIGNER, OF_CLIENT, user);
+        asked["spec"]["groups"] = json!(groups);
+        cluster.apply(&event("certificatesigningrequests", 7, Some(asked), "r"), Duration::ZERO);
+        let (_, standing) = node(node_name, json!({}));
+        cluster.apply(&event("nodes", 8, Some(standing), node_name), Duration::ZERO);
+        decide(&cluster, "signing requests", key("certificatesigningrequests", "r"), at(Duration::ZERO))
+    };
+    let joiners: &[&str] = &["system:bootstrappers:kubeadm:default-node-token"];
+    for (user, groups) in [("system:bootstrap:abcdef", &[][..]), ("ci", joiners)] {
+        let decision = told_for(user, groups, "n1");
+        let [Intent::Announce(event)] = &decision.intents[..] else { panic!("{user}: {:?}", decision.intents) };
+        assert!(event.message.contains("node n1 stands") && event.message.contains("certificate approve r"));
+        assert_eq!(decision.memo.as_ref().and_then(Memo::read), Some(&true), "it is told once");
+        assert_eq!(told(&told_for(user, groups, "n2")), [message], "{user}: the name is free");
+    }
+    // The node itself renews its certificate, and a person's own program may have the right.
+    assert_eq!(told(&told_for("system:node:n1", &["system:nodes"], "n1")), [message]);
+    assert_eq!(told(&told_for("ci", &[], "n1")), [message]);
+    // A Node that goes wakes what waits.
+    let mut cluster = empty();
+    let waiting = request(NODE, NODE_SIGNER, OF_CLIENT, "system:bootstrap:abcdef");
+    cluster.apply(&event("certificatesigningrequests", 1, Some(waiting), "r"), Duration::ZERO);
+    let woken = |gone: bool| {
+        let before = super::super::cluster::Before::default();
+        let concerned = Controllers::builtin().concerned(&cluster, &node_key("n1"), gone, &before);
+        concerned.iter().any(|owner| owner.key.resource == REQUESTS)
+    };
+    assert_eq!((woken(true), woken(false)), (true, false));
 }
 
 #[test]
