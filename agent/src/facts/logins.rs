@@ -140,7 +140,12 @@ mod tests {
 
     #[test]
     fn the_narrowest_is_tried_first() {
-        let login = |place: &str| Login { place: place.into(), username: "u".into(), password: "p".into(), secret: String::new() };
+        let login = |place: &str| Login {
+            place: place.into(),
+            username: "u".into(),
+            password: "p".into(),
+            secret: String::new(),
+        };
         let logins = ["quay.io", "quay.io/org", "*.example.com", "localhost:5000", "index.docker.io"].map(login);
         let check = |image: &str, expected: &[&str]| {
             let found = fitting(&logins, image);
