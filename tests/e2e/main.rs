@@ -23,6 +23,7 @@ mod network;
 mod parts;
 mod podman;
 mod pods;
+mod private_images;
 mod secure;
 mod services;
 mod setups;
@@ -49,6 +50,7 @@ const SUITES: &[&[Test]] = &[
     setups::TESTS,
     network::TESTS,
     pods::TESTS,
+    private_images::TESTS,
     workloads::TESTS,
     clock::TESTS,
     secure::TESTS,

@@ -27,8 +27,8 @@ impl ImageAccess {
         }
     }
 
-    /// Whether a pod has one of the Secrets, or one of the logins in a Secret of its own. `unread`: `NAMESPACE/NAME/` of
-    /// Secrets that the pod names, and that the master cannot be asked for.
+    /// Whether a pod has one of the Secrets, or one of the logins in a Secret of its own. `unread`: `NAMESPACE/NAME/`
+    /// of Secrets that the pod names, and that the master cannot be asked for.
     pub fn allows(&self, id: &str, logins: &[Login], unread: &[String]) -> bool {
         let is_known = |login: &Login| {
             let same_secret = !login.secret.ends_with('/') && self.logins.contains_key(&login.secret);

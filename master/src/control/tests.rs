@@ -48,7 +48,10 @@ fn key(plural: &'static str, name: &str) -> Key {
 }
 
 fn event(plural: &'static str, revision: u64, document: Option<Value>, name: &str) -> Event {
-    let key = Arc::new(key(plural, name));
+    let mut key = key(plural, name);
+    let namespace = document.as_ref().and_then(|document| document["metadata"]["namespace"].as_str());
+    key.namespace = namespace.map_or(key.namespace, str::to_owned);
+    let key = Arc::new(key);
     let stored = document.map(|document| {
         let labels = document["metadata"]["labels"].as_object().into_iter().flatten();
         let labels = labels.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default())).collect();

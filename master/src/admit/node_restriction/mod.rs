@@ -103,10 +103,9 @@ fn pod(request: &AdmissionRequest<'_>, node: &str, object: &Value) -> Result<(),
 /// A mirror pod shows a pod that a node runs anyway, so that it has no service account and counts for no rule of pods.
 /// An agent from before the node authorizer speaks as the administrator.
 fn no_mirror(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), String> {
-    let is_new_pod = request.operation == Create && &*request.kind.resource.plural == "pods";
-    let is_mirror =
-        is_new_pod && request.subresource.is_empty() && object["metadata"]["annotations"][MIRROR].is_string();
-    match is_mirror && !request.identity.groups.iter().any(|group| group == MASTERS) {
+    let is_pod = &*request.kind.resource.plural == "pods" && request.subresource.is_empty();
+    let is_mirror = is_pod && object["metadata"]["annotations"][MIRROR].is_string();
+    match request.operation == Create && is_mirror && !request.identity.groups.iter().any(|group| group == MASTERS) {
         true => Err("only a node can create mirror pods, of the pods that it runs from its own files".to_owned()),
         false => Ok(()),
     }
