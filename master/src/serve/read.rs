@@ -107,9 +107,8 @@ mod tests {
         let kind = Kinds::builtin().row(&maps).expect("a row");
         for (fields, expected) in [("", &["x", "y"][..]), ("metadata.name=x", &["x"]), ("metadata.name=z", &[])] {
             let fields = FieldSelector::parse(fields, &kind).expect("a selector");
-            let words = |name: &&str| {
-                format!("configmaps/a/{name} is left out: its file is damaged, see /readyz?verbose")
-            };
+            let words =
+                |name: &&str| format!("configmaps/a/{name} is left out: its file is damaged, see /readyz?verbose");
             let expected: Vec<String> = expected.iter().map(words).collect();
             assert_eq!(left_out(&[key("x"), key("y")], &fields), expected);
         }
