@@ -267,17 +267,20 @@ fn follow_keys(
     (registry, authenticator): (&Arc<Registry>, &Arc<Authenticator>),
     wakes: &Wakes,
 ) {
-    let (registry, authenticator, wakes) = (registry.clone(), authenticator.clone(), wakes.clone());
-    // The keys hold this: it must not hold the keys.
-    let theirs = Arc::downgrade(keys);
+    // The keys hold this: it must not hold the keys, and the authenticator does.
+    let (registry, authenticator, theirs) =
+        (Arc::downgrade(registry), Arc::downgrade(authenticator), Arc::downgrade(keys));
+    let wakes = wakes.clone();
     keys.follow(Box::new(move |change| {
         if change.authorities
-            && let Some(keys) = theirs.upgrade()
+            && let (Some(keys), Some(registry)) = (theirs.upgrade(), registry.upgrade())
         {
             registry.trust(keys.trust());
             wakes.trust_changed();
         }
-        if change.accounts {
+        if change.accounts
+            && let Some(authenticator) = authenticator.upgrade()
+        {
             authenticator.keys_changed();
         }
         Ok(())
