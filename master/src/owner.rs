@@ -97,8 +97,8 @@ pub fn as_owner<T>(dir: &Path, done: impl FnOnce() -> Result<T, String>) -> Resu
     outcome
 }
 
-/// The user and group whose a directory is, or would be: the nearest that is there says it. `None`: this process cannot
-/// give files away.
+/// The owner and group of a directory. A directory that is missing would have the owner of its nearest parent. `None`:
+/// this process cannot give files away.
 pub fn of(dir: &Path) -> Option<(u32, u32)> {
     other_owner(dir).map(|(uid, gid)| (uid.as_raw(), gid.as_raw()))
 }

@@ -220,7 +220,8 @@ impl Named {
 }
 
 /// Nobody is sent to an address that means this host to itself, a neighbour on the wire or another place where clouds
-/// keep their keys, or a crowd; however it is dressed. Of all others `place` has those that pods have.
+/// keep their keys, or a crowd; however it is dressed. The addresses of pods among the other addresses are
+/// known to `place`.
 pub fn allowed(address: IpAddr) -> Result<IpAddr, ProxyError> {
     let address = address.to_canonical();
     let inner = |v6: Ipv6Addr| {

@@ -55,7 +55,7 @@ impl PortClash<'_> {
         self.words(&format!("pod {}/{}", self.owner.namespace, self.owner.name))
     }
 
-    /// For the status of a pod: whoever reads it may know nothing of other namespaces.
+    /// For the status of a pod. A reader of the status may have no rights in other namespaces.
     pub fn shown_in(&self, namespace: &str) -> String {
         match self.owner.namespace == namespace {
             true => self.in_full(),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub(crate) struct ClientAuthorities {
     users: Arc<dyn ClientCertVerifier>,
     proxies: Option<Arc<dyn ClientCertVerifier>>,
-    /// The subjects of all of them: a client chooses its certificate by them.
+    /// The subjects of all authorities. A client chooses its certificate by these subjects.
     subjects: Vec<DistinguishedName>,
 }
 

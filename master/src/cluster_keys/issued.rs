@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 pub const ISSUED_MAX: usize = 10_000;
 /// Certificates of one user: no user keeps others from theirs.
 pub const ISSUED_OF_USER_MAX: usize = 200;
-/// Certificates of one node by requests of one user.
+/// The most certificates of one node that the requests of one user get.
 pub const ISSUED_OF_NODE_MAX: usize = 20;
 /// Certificates of unregistered nodes by requests of one user.
 pub const UNREGISTERED_MAX: usize = 100;
@@ -278,7 +278,7 @@ mod tests {
         }
         assert_eq!(serials(&list.add(of_node(500, "n", by, ""), 10).expect("room")), [10]);
         assert_eq!(serials(&list.certificates)[0], 1);
-        // Somebody has approved all of them.
+        // The requests for these certificates were approved by an administrator.
         list.settle("n", "u");
         let why = list.add(of_node(600, "n", by, "u"), 10).expect_err("none makes room");
         assert!(why.contains("user revoke system:node:n"), "{why}");

@@ -95,7 +95,8 @@ impl Seats {
         }
     }
 
-    /// The places that a level may have now: its own, and those that others lend and nobody has borrowed.
+    /// The places that a level may have now: the places of the level, and the places that other levels lend and no
+    /// level has borrowed.
     fn may_have(&self, levels: &BTreeMap<String, PriorityLevel>, name: &str) -> u64 {
         let all_shares = levels.values().map(|level| level.shares).sum();
         let (mut lent, mut borrowed) = (0, 0);

@@ -644,7 +644,7 @@ mod tests {
         );
     }
 
-    /// The answer to somebody: its code, its message, its warnings.
+    /// The code, the message and the warnings of the answer to an identity.
     fn by(
         serve: &Serve,
         identity: &Identity,
