@@ -41,7 +41,6 @@ mod store_rules;
 pub mod through;
 pub mod upkeep;
 pub mod usage;
-mod zones;
 
 use crate::admit::AdmissionOptions;
 use crate::adoption::Adoption;
