@@ -1,7 +1,9 @@
 //! What both programs decide alike for the keeper of a host. Values only: no IO, no clock, no logging. PURE.
 //!
+//!     notice: when somebody is told of problems
 //!     problem: what was asked for and is not there, since when, why, what to do
 //!     ticks: the moments at which a schedule is due
 
+pub mod notice;
 pub mod problem;
 pub mod ticks;
