@@ -3,6 +3,9 @@
 
 mod doubled;
 mod kept;
+mod write;
+
+pub use write::{write, write_list};
 
 use crate::{Path, read_from};
 use serde_json::{Number, Value};
