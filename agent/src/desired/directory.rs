@@ -14,11 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 
+use coracle_keeper::problem::Problem;
 use tokio::sync::watch;
 
 use super::file::{Good, Stamp, names, stamp, take};
 use super::inotify::{Change, Watch, hidden};
-use super::{PodName, page};
+use super::{PodName, file_problems, page};
 use crate::facts::objects::{Object, Ref};
 use crate::facts::source_state::{FilesSeen, SourceState};
 use crate::facts::uid_set::UidSet;
@@ -253,14 +254,10 @@ impl Directory {
                 }
                 self.keep(name, good);
             }
+            Err(problem) if file.complaint.as_ref() == Some(&problem) => {}
             Err(problem) => {
-                let goes_on =
-                    if file.good.is_some() { "its last good version goes on" } else { "nothing is started from it" };
-                let text = format!("{problem} ({goes_on})");
-                if file.complaint.as_ref() != Some(&text) {
-                    log::error!("manifest {}: {text}", path.display());
-                    file.complaint = Some(text);
-                }
+                log::error!("manifest {}: {problem} ({})", path.display(), file_problems::goes_on(file.good.is_some()));
+                file.complaint = Some(problem);
             }
         }
     }
@@ -325,6 +322,16 @@ impl Directory {
         }
     }
 
+    fn problems(&self, whole: bool, page_unknown: bool) -> Vec<Problem> {
+        let too_many = (!whole).then_some(FILES_MAX);
+        let mut problems = file_problems::of_directory(&self.path, self.trouble.as_deref(), too_many, page_unknown);
+        for (name, file) in &self.files {
+            let Some(why) = &file.complaint else { continue };
+            problems.push(file_problems::refused(&self.place_of(name), why, file.good.is_some(), file.stamp.modified));
+        }
+        problems
+    }
+
     /// `whole`: the names of all files are known. `page_unknown`: the page of another host was never fetched.
     fn state(&mut self, whole: bool, page_unknown: bool) -> SourceState {
         let mut pods: Vec<Arc<Wanted>> = Vec::new();
@@ -333,7 +340,7 @@ impl Directory {
         let mut files = FilesSeen { whole, ..FilesSeen::default() };
         files.unread.extend(page_unknown.then(|| page::NAME.to_owned()));
         let mut owners: BTreeMap<String, &OsString> = BTreeMap::new();
-        let mut doubles = BTreeSet::new();
+        let (mut doubles, mut problems) = (BTreeSet::new(), self.problems(whole, page_unknown));
         for (name, file) in &self.files {
             let Some(good) = &file.good else {
                 complete = false;
@@ -342,10 +349,9 @@ impl Directory {
             };
             let mut double = |first: &OsString, what: String, how: &str| {
                 let (path, first) = (self.place_of(name), first.to_string_lossy());
-                doubles.insert(format!(
-                    "manifest {}: {first} asks for the same {what} and comes first: {how}",
-                    path.display()
-                ));
+                let why = format!("{first} asks for the same {what} and comes first: {how}");
+                doubles.insert(format!("manifest {}: {why}", path.display()));
+                problems.push(file_problems::double(&path, why));
             };
             for wanted in &good.pods {
                 let PodName { uid, namespace, name: pod, .. } = &wanted.name;
@@ -382,7 +388,7 @@ impl Directory {
         self.gone_names.retain(|(namespace, name)| !asked(namespace, name));
         files.gone = self.gone_names.clone();
         let files = Arc::new(files);
-        SourceState { pods, complete, gone: self.gone.clone(), objects, files, ..SourceState::default() }
+        SourceState { pods, complete, gone: self.gone.clone(), objects, files, problems, ..SourceState::default() }
     }
 }
 
