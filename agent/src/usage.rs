@@ -16,7 +16,7 @@ coracle-agent: runs Kubernetes pods on this host's Docker
 usage: coracle-agent [flags]
        coracle-agent check FILE... [-o json]
        coracle-agent plan [-o json] [flags]
-       coracle-agent status [-o json] [flags]
+       coracle-agent status [-o json|wide] [flags]
        coracle-agent doctor [-o json] [flags]
        coracle-agent exec [-it] [-n NAMESPACE] [-c CONTAINER] POD -- COMMAND...
        coracle-agent logs [-fp] [-n NAMESPACE] [-c CONTAINER | --all-containers] [--tail N] POD
@@ -26,7 +26,7 @@ usage: coracle-agent [flags]
   status                 say how this node and its pods are, and what is wrong
   doctor                 name the problems of this host, and what to do
   exec, logs             run a command in a pod of this host, say what it wrote; no master is needed
-  (each with --help; exit code 0: all is well; 1: something is wrong; 2: the command line is wrong)
+  (each with --help; exit code 0: all is well; 1: something is wrong; 2: the command line is wrong; 3: no agent answers)
 
 ";
 
@@ -56,14 +56,16 @@ exit code 0: the plan is printed, also if there is nothing to do
 ";
 
 const STATUS: &str = "\
-usage: coracle-agent status [-o json] [--socket-dir DIR] [--node-name NAME] [--config FILE]
+usage: coracle-agent status [-o json|wide] [--socket-dir DIR] [--node-name NAME] [--config FILE]
 
-Asks the running agent through its socket: the node, its engine, its pods, and what is wrong in plain words. Manifest files that the
-agent cannot use are named, too.
+Asks the running agent through its socket: the node, its engine, its pods, and what is wrong: what is missing, since when, why, and what
+to do. Manifest files that the agent cannot use are named, too. Long lines are cut, with ... at their end; -o wide and -o json cut
+nothing. A warning, such as a disk near its end, changes nothing about the exit code.
 
 exit code 0: the agent runs, and so does everything that it should run
-          1: something does not; the problems are printed
+          1: something that was asked for is missing; the problems are printed
           2: the command line is wrong
+          3: no agent answers
 ";
 
 const DOCTOR: &str = "\

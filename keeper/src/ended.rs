@@ -62,7 +62,10 @@ fn not_started(message: &str) -> String {
     } else if lower.contains("permission denied") && lower.contains("exec") {
         "its program may not be executed"
     } else {
-        return format!("could not be started: {}", if message.is_empty() { "the engine gave no reason" } else { message });
+        return format!(
+            "could not be started: {}",
+            if message.is_empty() { "the engine gave no reason" } else { message }
+        );
     };
     format!("could not be started, {cause}: {message}")
 }
@@ -155,7 +158,8 @@ mod tests {
             json!({"exitCode": 128, "reason": "StartError", "message": missing}),
             &format!("could not be started, its program is missing in the image: {missing}"),
         );
-        let device = "error gathering device information while adding custom device \"/dev/ttyUSB0\": no such file or directory";
+        let device =
+            "error gathering device information while adding custom device \"/dev/ttyUSB0\": no such file or directory";
         check(
             json!({"exitCode": 128, "reason": "StartError", "message": device}),
             &format!("could not be started, a device is missing: {device}"),

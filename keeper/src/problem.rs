@@ -158,7 +158,8 @@ mod tests {
     fn problems_are_counted_by_severity_and_reason() {
         let all = [problem(Severity::Problem, "pod", "a"), problem(Severity::Problem, "pod", "b")];
         let all: Vec<Problem> = all.into_iter().chain([problem(Severity::Warning, "pod", "c")]).collect();
-        let counts: Vec<_> = counts(&all).into_iter().map(|((severity, reason), n)| (severity.name(), reason, n)).collect();
+        let counts: Vec<_> =
+            counts(&all).into_iter().map(|((severity, reason), n)| (severity.name(), reason, n)).collect();
         assert_eq!(counts, [("problem", "R", 2), ("warning", "R", 1)]);
         let text = serde_json::to_value(&all[2]).unwrap();
         assert_eq!(text["severity"], "warning");

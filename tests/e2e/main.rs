@@ -27,6 +27,7 @@ mod private_images;
 mod secure;
 mod services;
 mod setups;
+mod status;
 mod streams;
 mod vanish;
 mod workloads;
@@ -45,6 +46,7 @@ const SUITES: &[&[Test]] = &[
     beside::TESTS,
     cluster::TESTS,
     streams::TESTS,
+    status::TESTS,
     vanish::TESTS,
     helm::TESTS,
     setups::TESTS,

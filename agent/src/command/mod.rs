@@ -36,7 +36,9 @@ pub fn run(command: &Command, form: OutputFormat, config: &Config) -> ExitCode {
             let text = match form {
                 OutputFormat::Json => format!("{:#}\n", report.document),
                 // What containers, images and the engine said is among it.
-                OutputFormat::Text | OutputFormat::Wide => report.lines.iter().map(|line| format!("{}\n", printable::lines(line))).collect(),
+                OutputFormat::Text | OutputFormat::Wide => {
+                    report.lines.iter().map(|line| format!("{}\n", printable::lines(line))).collect()
+                }
             };
             // Nobody may be reading any more.
             let _ = std::io::stdout().write_all(text.as_bytes());
@@ -95,7 +97,9 @@ async fn report(command: &Command, form: OutputFormat, config: &Config) -> Resul
 async fn told(config: &Config, path: &str) -> Result<Value, Unable> {
     let (status, text) = ask(config, path).await.map_err(Unable::Unreachable)?;
     if status != StatusCode::OK {
-        let why = format!("the agent answers {status} for {path}: is it of another version? (systemctl restart coracle-agent)");
+        let why = format!(
+            "the agent answers {status} for {path}: is it of another version? (systemctl restart coracle-agent)"
+        );
         return Err(Unable::Fails(why));
     }
     Ok(serde_json::from_str(&text).map_err(|error| format!("the agent's answer for {path}: {error}"))?)

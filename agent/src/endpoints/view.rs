@@ -42,12 +42,7 @@ pub struct View {
 }
 
 impl View {
-    pub fn new(
-        docker: Arc<Docker>,
-        config: &Config,
-        (host, pods): (Host, PodCidr),
-        problems: ProblemSources,
-    ) -> View {
+    pub fn new(docker: Arc<Docker>, config: &Config, (host, pods): (Host, PodCidr), problems: ProblemSources) -> View {
         let ProblemSources { shown, unkept, refusals, .. } = problems.clone();
         let (node_name, socket, data_dir) = (config.node_name.clone(), config.socket.clone(), config.data_dir.clone());
         let (last, tallies) = (Arc::default(), Arc::default());

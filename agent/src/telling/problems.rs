@@ -122,8 +122,11 @@ fn pressure(kind: &str) -> (String, String) {
 
 fn low_disk(low: &LowDisk) -> Problem {
     let of = if low.inodes { "its inodes" } else { "it" };
-    let problem =
-        Problem::new("DiskLow", Subject::new("disk", "", &low.path), format!("about {} % of {of} are free", low.percent));
+    let problem = Problem::new(
+        "DiskLow",
+        Subject::new("disk", "", &low.path),
+        format!("about {} % of {of} are free", low.percent),
+    );
     Problem {
         why: "below 5 % the agent frees images, then evicts pods".to_owned(),
         advice: "docker system df; journalctl --vacuum-size=100M; du -xh / | sort -h | tail".to_owned(),

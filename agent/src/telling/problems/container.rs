@@ -165,7 +165,12 @@ impl OneContainer<'_> {
             Some("StartError") => self.case.edit(),
             _ => self.case.logs(&self.member.spec.name, true),
         };
-        Problem { why: end_words(self.case, before), advice, since: finished(before).or(problem.since.clone()), ..problem }
+        Problem {
+            why: end_words(self.case, before),
+            advice,
+            since: finished(before).or(problem.since.clone()),
+            ..problem
+        }
     }
 
     fn ended_for_good(&self, terminated: &Value) -> Problem {
@@ -183,7 +188,8 @@ impl OneContainer<'_> {
         let logs = || self.case.logs(&spec.name, false);
         if let Some(dead) = verdict.and_then(|verdict| verdict.dead.as_ref()) {
             let what = format!("the {} probe of {name} fails", dead.probe.name().to_lowercase());
-            return Problem { why: dead.output.clone(), advice: logs(), ..self.case.problem("ProbeFails", what) }.into();
+            return Problem { why: dead.output.clone(), advice: logs(), ..self.case.problem("ProbeFails", what) }
+                .into();
         }
         let step = self.newest.filter(|run| self.is_young(run)).map_or(0, |run| run.tag.step);
         if step >= FAILURES_IN_A_ROW {

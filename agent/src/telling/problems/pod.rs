@@ -38,7 +38,8 @@ fn terminating(case: &PodCase<'_>) -> Option<Problem> {
     let alive: Vec<&str> = alive.map(|run| run.tag.container.as_str()).collect();
     let setback = case.shown.world.memory.setbacks.get(&case.wanted.name.uid).map(|setback| setback.text.clone());
     let finalizers = &case.wanted.document["metadata"]["finalizers"];
-    let finalizers = finalizers.as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
+    let finalizers =
+        finalizers.as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
     let why = match (setback, alive.is_empty()) {
         (Some(text), _) => text,
         (None, false) => format!("still running: {}", alive.join(", ")),
@@ -140,7 +141,9 @@ fn notes(case: &PodCase<'_>) -> Vec<Problem> {
         let problem = |what: &str| Problem { why, advice: case.edit(), ..case.problem(waiting.reason.name(), what) };
         match waiting.reason {
             WaitReason::FailedMount => problem("it waits for a volume"),
-            WaitReason::FailedToRetrieveImagePullSecret => problem("a Secret with a login for its images is missing").warning(),
+            WaitReason::FailedToRetrieveImagePullSecret => {
+                problem("a Secret with a login for its images is missing").warning()
+            }
             WaitReason::ResizeDeferred => problem("its resize waits").warning(),
             _ => problem("it waits"),
         }
