@@ -135,7 +135,8 @@ mod tests {
         check(code(127), "exit code 127 (the program, or a library of it, was not found)");
         check(
             code(137),
-            "exit code 137 (killed by signal 9, SIGKILL: its grace was over, somebody killed it, or the host had no memory)",
+            "exit code 137 (killed by signal 9, SIGKILL: its grace was over, somebody killed it, or the host had no \
+             memory)",
         );
         check(code(139), "exit code 139 (killed by signal 11, SIGSEGV: an access to memory that is not the program's)");
         check(code(143), "exit code 143 (killed by signal 15, SIGTERM: somebody asked it to end)");

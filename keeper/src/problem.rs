@@ -1,5 +1,5 @@
-//! One problem: what was asked for and is not there, since when, why, and what to do. `status` of both programs, the line of
-//! `systemctl status`, the metrics and `notify` show problems and nothing else. PURE.
+//! One problem: what was asked for and is not there, since when, why, and what to do. `status` of both programs, the
+//! line of `systemctl status`, the metrics and `notify` show problems and nothing else. PURE.
 
 use std::collections::BTreeMap;
 
@@ -90,7 +90,7 @@ impl Problem {
         (&self.subject, &self.reason)
     }
 
-    /// One line, whole: "pod default/web: its container web fails again and again: exit code 1 (...): coracle logs -p ...".
+    /// One line, whole: "pod default/web: container web fails again and again: exit code 1 (...): coracle logs -p web".
     pub fn line(&self) -> String {
         let parts = [self.what.as_str(), &self.why, &self.advice];
         let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();

@@ -83,7 +83,9 @@ fn containers_that_fail(bed: &mut Bed) {
 fn pods_that_wait(bed: &mut Bed) {
     let sleeps = || json!({"command": ["sh", "-c", "while true; do sleep 0.1; done"]});
     let mut unready = sleeps();
-    unready["readinessProbe"] = json!({"exec": {"command": ["sh", "-c", "echo no answer yet; exit 1"]}, "periodSeconds": 1, "failureThreshold": 1});
+    unready["readinessProbe"] = json!({
+        "exec": {"command": ["sh", "-c", "echo no answer yet; exit 1"]}, "periodSeconds": 1, "failureThreshold": 1,
+    });
     let mut secret = sleeps();
     secret["env"] = json!([{"name": "A", "valueFrom": {"secretKeyRef": {"name": "login", "key": "password"}}}]);
     let cases = [
@@ -165,8 +167,8 @@ fn seen_everywhere(bed: &Bed, case: &Case, reason: &str) -> bool {
 fn broken_file(bed: &mut Bed) {
     bed.start_agent_with(&[]);
     let good = format!(
-        "apiVersion: v1\nkind: Pod\nmetadata: {{name: web}}\nspec:\n  terminationGracePeriodSeconds: 1\n  containers:\n  \
-         - {{name: c, image: '{BUSYBOX}', command: [sh, -c, 'while true; do sleep 0.1; done']}}\n"
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: web}}\nspec:\n  terminationGracePeriodSeconds: 1\n  \
+         containers:\n  - {{name: c, image: '{BUSYBOX}', command: [sh, -c, 'while true; do sleep 0.1; done']}}\n"
     );
     bed.drop_manifest("web.yaml", &good);
     let before = bed.until("it runs", |bed| bed.running_of("c").pop());
