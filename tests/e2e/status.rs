@@ -174,7 +174,9 @@ fn broken_file(bed: &mut Bed) {
     let before = bed.until("it runs", |bed| bed.running_of("c").pop());
     bed.until("all is well", |bed| (bed.ask_program(&["status"], &[]).code == 0).then_some(()));
     bed.drop_manifest("web.yaml", "kind: [");
-    let found = bed.until("the file is a problem", |bed| problems(bed).pop());
+    let found = bed.until("the file is a problem", |bed| {
+        problems(bed).into_iter().find(|problem| problem["severity"] == "problem")
+    });
     assert_eq!((&found["reason"], &found["subject"]["kind"]), (&json!("FileRefused"), &json!("file")), "{found}");
     assert!(found["what"].as_str().unwrap_or_default().contains("its last good version goes on"), "{found}");
     let said = bed.ask_program(&["status"], &[]);

@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(dropped.len(), 2);
         let lines: Vec<String> = desired.problems.iter().map(Problem::line).collect();
         assert!(
-            lines.len() == 2 && lines[1].starts_with("pod a/web: it is left out, from file: there is"),
+            lines.len() == 2 && lines[0].starts_with("pod a/web: it is left out, from file: there is"),
             "{lines:?}"
         );
         assert!(dropped[1].contains("a/web from file"), "{dropped:?}");

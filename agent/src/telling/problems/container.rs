@@ -186,14 +186,14 @@ impl OneContainer<'_> {
         }
         let verdict = self.newest.and_then(|run| self.case.shown.world.verdicts.get(&run.seen.id));
         let logs = || self.case.logs(&spec.name, false);
+        let step = self.newest.filter(|run| self.is_young(run)).map_or(0, |run| run.tag.step);
+        if step >= FAILURES_IN_A_ROW {
+            return self.fails().into();
+        }
         if let Some(dead) = verdict.and_then(|verdict| verdict.dead.as_ref()) {
             let what = format!("the {} probe of {name} fails", dead.probe.name().to_lowercase());
             return Problem { why: dead.output.clone(), advice: logs(), ..self.case.problem("ProbeFails", what) }
                 .into();
-        }
-        let step = self.newest.filter(|run| self.is_young(run)).map_or(0, |run| run.tag.step);
-        if step >= FAILURES_IN_A_ROW {
-            return self.fails().into();
         }
         if self.status["started"] != true && spec.startup_probe.is_some() {
             let what = format!("the startup probe of {name} has not passed yet");
