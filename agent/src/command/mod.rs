@@ -37,7 +37,9 @@ pub fn run(command: &Command, form: OutputFormat, config: &Config) -> ExitCode {
             let text = match form {
                 OutputFormat::Json => format!("{:#}\n", report.document),
                 // What containers, images and the engine said is among it.
-                OutputFormat::Text => report.lines.iter().map(|line| format!("{}\n", printable::lines(line))).collect(),
+                OutputFormat::Text | OutputFormat::Wide => {
+                    report.lines.iter().map(|line| format!("{}\n", printable::lines(line))).collect()
+                }
             };
             // Nobody may be reading any more.
             let _ = std::io::stdout().write_all(text.as_bytes());
