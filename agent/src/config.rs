@@ -23,14 +23,18 @@ use crate::facts::clock::wall_ms;
 use crate::facts::thresholds::{self, Threshold};
 use crate::facts::world::Devices;
 use crate::images;
+use crate::inside::Sockets;
 use crate::inside::deed::{self, Deed};
 use crate::network::pod_network::Owner;
-use crate::usage::{self, OPTIONS};
+use crate::usage::{self, Called, OPTIONS};
 
 /// Where the locks of engines are, common to all agents of a host.
 const RUN_DIR: &str = "/run/coracle";
 /// The configuration file of the packaged agent.
 const PACKAGED: &str = "/etc/coracle/agent.conf";
+/// That of the packaged master, and its key and default for the socket of root.
+const PACKAGED_MASTER: &str = "/etc/coracle/master.conf";
+const MASTER_SOCKET: (&str, &str) = ("admin-socket", "/run/coracle/master/api.sock");
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -76,8 +80,8 @@ pub enum Invocation {
     Do(Command, OutputFormat, Box<Config>),
     /// What to say.
     Help(String),
-    /// A command for the running agent, with the agent's socket.
-    Inside(Box<Deed>, PathBuf),
+    /// A command for the running programs, with their sockets.
+    Inside(Box<Deed>, Sockets),
     Version,
 }
 
@@ -86,8 +90,20 @@ pub enum Invocation {
 pub enum Command {
     Check(Vec<PathBuf>),
     Plan,
+    /// Of the agent.
     Status,
+    /// Of both programs.
+    Whole,
     Doctor,
+    Top(SortBy),
+}
+
+/// The largest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SortBy {
+    #[default]
+    Cpu,
+    Memory,
 }
 
 #[derive(Debug, PartialEq)]
@@ -102,17 +118,19 @@ impl fmt::Display for BadConfig {
 impl std::error::Error for BadConfig {}
 
 /// The defaults that depend on this host.
+#[derive(Clone, Debug)]
 pub struct HostDefaults {
     pub name: String,
     /// `DOCKER_HOST`
     pub docker_host: Option<String>,
+    pub called: Called,
 }
 
 /// Reads the command line, and the file that it names. A command reads the packaged agent's file where none is named.
 pub fn read(arguments: &[String], host: &HostDefaults) -> Result<Invocation, BadConfig> {
     match (deed::read(arguments), arguments) {
         (Some(_), [word, help, ..]) if ["--help", "-h"].contains(&help.as_str()) => {
-            Ok(Invocation::Help(usage::of(Some(word))))
+            Ok(Invocation::Help(usage::of(host.called, Some(word))))
         }
         (Some(deed), _) => of_running(deed.map_err(BadConfig)?, host),
         (None, _) => read_flags(arguments, host),
@@ -124,20 +142,46 @@ fn of_running((deed, mut flags): (Deed, Vec<String>), host: &HostDefaults) -> Re
     if !flags.iter().any(|flag| flag == "--config") && Path::new(PACKAGED).exists() {
         flags.extend(["--config".to_owned(), PACKAGED.to_owned()]);
     }
-    Ok(match read_flags(&flags, host)? {
-        Invocation::Run(config) => Invocation::Inside(Box::new(deed), config.socket),
+    // The options alone, as for an agent that runs.
+    let host = HostDefaults { called: Called::Agent, ..host.clone() };
+    Ok(match read_flags(&flags, &host)? {
+        Invocation::Run(config) => Invocation::Inside(Box::new(deed), config.sockets()),
         other => other,
     })
 }
 
+impl Config {
+    /// Where the programs of this host answer root. The master: as this agent has it, else as the master's file says.
+    pub fn sockets(&self) -> Sockets {
+        let master = match &self.master {
+            Some(Target::Unix(path)) => path.clone(),
+            _ => {
+                fs::read_to_string(PACKAGED_MASTER).map_or_else(|_| MASTER_SOCKET.1.into(), |text| master_socket(&text))
+            }
+        };
+        Sockets { agent: self.socket.clone(), master }
+    }
+}
+
+/// The socket that the text of a master's configuration file names.
+fn master_socket(text: &str) -> PathBuf {
+    let (key, default) = MASTER_SOCKET;
+    let value = text.lines().find_map(|line| line.trim().strip_prefix(key)?.trim_start().strip_prefix('='));
+    value.map(str::trim).filter(|value| !value.is_empty()).unwrap_or(default).into()
+}
+
 fn read_flags(arguments: &[String], host: &HostDefaults) -> Result<Invocation, BadConfig> {
     let mut line = CommandLine::default();
+    let mut sort_by = None;
+    if host.called == Called::Coracle && arguments.is_empty() {
+        return Ok(Invocation::Help(usage::of(host.called, None)));
+    }
     let mut rest = arguments.iter().cloned();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "--help" | "-h" => {
                 let word = line.words.into_iter().next().or_else(|| rest.next());
-                return Ok(Invocation::Help(usage::of(word.as_deref())));
+                return Ok(Invocation::Help(usage::of(host.called, word.as_deref())));
             }
             "--version" => return Ok(Invocation::Version),
             format if format.starts_with("-o") => {
@@ -145,10 +189,23 @@ fn read_flags(arguments: &[String], host: &HostDefaults) -> Result<Invocation, B
                 let format = joined.or_else(|| rest.next()).unwrap_or_default();
                 line.format = Some(OutputFormat::parse(&format).map_err(BadConfig)?);
             }
+            by if by == "--sort-by" || by.starts_with("--sort-by=") => {
+                let value = by.split_once('=').map(|(_, value)| value.to_owned()).or_else(|| rest.next());
+                sort_by = Some(sorted(&value.unwrap_or_default())?);
+            }
             _ => line.read(OPTIONS, argument, &mut rest).map_err(BadConfig)?,
         }
     }
-    let command = command(&line.words.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let mut command = command(&line.words.iter().map(String::as_str).collect::<Vec<_>>())?;
+    match (&mut command, sort_by) {
+        (Some(Command::Top(by)), _) => *by = sort_by.unwrap_or_default(),
+        (_, Some(_)) => return Err(BadConfig("--sort-by is for top: see top --help".to_owned())),
+        (Some(status @ Command::Status), None) if host.called == Called::Coracle => *status = Command::Whole,
+        (None, None) if host.called == Called::Coracle => {
+            return Err(BadConfig("a command is missing: see --help".to_owned()));
+        }
+        _ => {}
+    }
     if line.format.is_some() && command.is_none() {
         return Err(BadConfig("-o is for a command that tells something: see --help".to_owned()));
     }
@@ -204,8 +261,17 @@ fn command(words: &[&str]) -> Result<Option<Command>, BadConfig> {
         ["check", files @ ..] => Ok(Some(Command::Check(files.iter().map(PathBuf::from).collect()))),
         ["plan", ..] => alone(Command::Plan),
         ["status", ..] => alone(Command::Status),
+        ["top", ..] => alone(Command::Top(SortBy::default())),
         ["doctor", ..] => alone(Command::Doctor),
         [word, ..] => Err(BadConfig(format!("{word:?} is no option and no command: see --help"))),
+    }
+}
+
+fn sorted(text: &str) -> Result<SortBy, BadConfig> {
+    match text {
+        "cpu" => Ok(SortBy::Cpu),
+        "memory" => Ok(SortBy::Memory),
+        other => Err(BadConfig(format!("--sort-by {other:?}: it is cpu or memory"))),
     }
 }
 
@@ -321,7 +387,7 @@ mod tests {
     use super::*;
 
     fn host() -> HostDefaults {
-        HostDefaults { name: "Box".into(), docker_host: None }
+        HostDefaults { name: "Box".into(), docker_host: None, called: Called::Agent }
     }
 
     fn run(arguments: &[&str]) -> Result<Config, String> {
@@ -400,11 +466,54 @@ mod tests {
         check("status -o json", Command::Status, OutputFormat::Json);
         check("-ojson plan", Command::Plan, OutputFormat::Json);
         check("doctor -o=text", Command::Doctor, OutputFormat::Text);
+        check("top --sort-by memory", Command::Top(SortBy::Memory), OutputFormat::Text);
+        check("top --sort-by=cpu -ojson", Command::Top(SortBy::Cpu), OutputFormat::Json);
         let help = read(&["plan".to_owned(), "--help".to_owned()], &host()).unwrap();
         assert!(
             matches!(help, Invocation::Help(ref text) if text.starts_with("usage: coracle-agent plan")),
             "{help:?}"
         );
+    }
+
+    #[test]
+    fn under_the_other_name() {
+        let coracle = |line: &str| {
+            let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let host = HostDefaults { called: Called::Coracle, ..host() };
+            read(&arguments, &host).map_err(|error| error.to_string())
+        };
+        let helps = |line: &str, begin: &str| {
+            let told = coracle(line);
+            assert!(matches!(told, Ok(Invocation::Help(ref text)) if text.starts_with(begin)), "{line}: {told:?}");
+        };
+        helps("", "coracle: the pods of this host");
+        helps("--help", "coracle: the pods of this host");
+        helps("top --help", "usage: coracle top");
+        helps("logs --help", "usage: coracle logs");
+        assert_eq!(coracle("--version"), Ok(Invocation::Version));
+        assert_eq!(coracle("--node-name x"), Err("a command is missing: see --help".to_owned()));
+        assert!(matches!(coracle("status -o wide"), Ok(Invocation::Do(Command::Whole, OutputFormat::Wide, _))));
+        assert!(matches!(coracle("doctor"), Ok(Invocation::Do(Command::Doctor, ..))));
+        let Ok(Invocation::Inside(deed, sockets)) = coracle("logs --socket-dir /s --master unix:///m.sock shop/web")
+        else {
+            panic!("logs is for the running programs")
+        };
+        assert_eq!(deed.named.to_string(), "pod shop/web");
+        assert_eq!(sockets, Sockets { agent: "/s/box.sock".into(), master: "/m.sock".into() });
+    }
+
+    #[test]
+    fn where_the_master_answers() {
+        for (text, expected) in [
+            ("", "/run/coracle/master/api.sock"),
+            ("#admin-socket = /x\n", "/run/coracle/master/api.sock"),
+            ("a = b\n  admin-socket = /y/api.sock \n", "/y/api.sock"),
+            ("admin-socket=/z", "/z"),
+            ("admin-socket =\n", "/run/coracle/master/api.sock"),
+            ("admin-socket-x = /w", "/run/coracle/master/api.sock"),
+        ] {
+            assert_eq!(master_socket(text), Path::new(expected), "{text}");
+        }
     }
 
     #[test]
@@ -425,6 +534,9 @@ mod tests {
         refused(&["plan", "now"], "now");
         refused(&["status", "-o", "yaml"], "yaml");
         refused(&["-o", "json"], "-o is for a command");
+        refused(&["plan", "--sort-by", "cpu"], "--sort-by is for top");
+        refused(&["--sort-by", "cpu"], "--sort-by is for top");
+        refused(&["top", "--sort-by", "name"], "cpu or memory");
         refused(&["--listen"], "needs a value");
         refused(&["--listen", "0.0.0.0:10250"], "loopback");
         refused(&["--listen", "10250"], "ADDR:PORT");

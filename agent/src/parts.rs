@@ -22,6 +22,7 @@ use crate::desired::heard;
 use crate::desired::known::Known;
 use crate::desired::master::FollowFacts;
 use crate::desired::refusals::Refusals;
+use crate::desired::restarts::RestartList;
 use crate::desired::unkept::Unkept;
 use crate::desired::{page, together};
 use crate::facts::clock::wall_ms;
@@ -36,6 +37,7 @@ use crate::network::dns::serve::ServedZone;
 use crate::network::dns::zone::Zone;
 use crate::network::services::{RuleHost, outer};
 use crate::network::{address, balance, dns, health_ports, heed, net, pod_network};
+use crate::plan::restart;
 use crate::running::sync::{self, SyncChannels};
 use crate::running::{giving, probe};
 use crate::runtime::docker::Docker;
@@ -78,7 +80,8 @@ impl Parts {
         let view = ViewWriter::new(ClusterView { services, ..ClusterView::default() });
         spawn_local(known.follow(view.part(|view| &view.services)));
         let place = (host.clone(), pods.clone());
-        let noted = (unkept.clone(), refusals.clone());
+        let restarts = RestartList::new(&config.data_dir, unkept.clone());
+        let noted = (unkept.clone(), refusals.clone(), restarts);
         let endpoints = endpoints::View::new(shown.clone(), docker.clone(), &config, place, noted);
         let parts = Parts {
             config,
@@ -187,10 +190,12 @@ impl Parts {
         let wake = Arc::new(Notify::new());
         let (verdicts_in, verdicts) = watch::channel(Arc::default());
         let (strain_in, strain) = watch::channel(Arc::default());
+        let restarts = self.endpoints.restarts.clone();
         let ends = SyncChannels {
             desired,
             verdicts,
             strain,
+            restarts: restarts.subscribe(),
             leaving,
             wake: wake.clone(),
             node: crate::node(config, &self.host),
@@ -199,6 +204,7 @@ impl Parts {
             shown: shown_in,
             happenings: self.happenings.clone(),
         };
+        spawn_local(self.endpoints.restarts.clone().follow(shown.clone(), restart::is_done));
         let engine = docker.clone();
         spawn_local(async move { Box::pin(sync::run(&*engine, ends)).await });
         spawn_local(pod_network::keep::run(self.pods.clone(), shown.clone(), docker.clone(), wake.clone()));

@@ -8,6 +8,8 @@ commands=(
     'doctor:name the problems of this host'
     'exec:run a command in a pod of this host'
     'logs:say what a container of this host wrote'
+    'restart:start a pod, or the pods of a workload, anew'
+    'top:say what this host and its pods use'
 )
 flags=(${(f)"$(coracle-agent --help | grep -oE -- '--[a-z-]+' | sort -u)"})
 if [[ ${words[CURRENT-1]} == -o ]]; then

@@ -9,6 +9,7 @@ mod bed;
 mod beside;
 mod clock;
 mod cluster;
+mod command;
 #[cfg(feature = "clients")]
 mod crate_kube;
 mod engine;
@@ -53,6 +54,7 @@ const SUITES: &[&[Test]] = &[
     private_images::TESTS,
     workloads::TESTS,
     clock::TESTS,
+    command::TESTS,
     secure::TESTS,
     in_cluster::TESTS,
     services::TESTS,

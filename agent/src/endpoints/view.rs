@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::desired::refusals::Refusals;
+use crate::desired::restarts::RestartList;
 use crate::desired::unkept::Unkept;
 use crate::facts::pod_cidr::PodCidr;
 use crate::facts::shown::Shown;
@@ -32,6 +33,8 @@ pub struct View {
     pub unkept: Unkept,
     /// Requests that the master refuses.
     pub refusals: Refusals,
+    /// Restarts that were asked for.
+    pub restarts: RestartList,
     /// The range of the pods' addresses.
     pub pods: PodCidr,
     /// What came of probes.
@@ -44,7 +47,7 @@ impl View {
         docker: Arc<Docker>,
         config: &Config,
         (host, pods): (Host, PodCidr),
-        (unkept, refusals): (Unkept, Refusals),
+        (unkept, refusals, restarts): (Unkept, Refusals, RestartList),
     ) -> View {
         let (node_name, socket, data_dir) = (config.node_name.clone(), config.socket.clone(), config.data_dir.clone());
         let (last, tallies) = (Arc::default(), Arc::default());
@@ -59,6 +62,7 @@ impl View {
             last,
             unkept,
             refusals,
+            restarts,
             pods,
             tallies,
         }
