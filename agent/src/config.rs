@@ -3,6 +3,7 @@
 //!
 //! The file has a line `key = value` for each, with the names of the flags; `#` begins a comment line.
 
+mod update;
 mod values;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ use crate::images;
 use crate::inside::deed::{self, Deed};
 use crate::network::pod_network::Owner;
 use crate::usage::{self, OPTIONS};
+pub use update::UpdateWish;
 
 /// Where the locks of engines are, common to all agents of a host.
 const RUN_DIR: &str = "/run/coracle";
@@ -81,13 +83,16 @@ pub enum Invocation {
     Version,
 }
 
-/// Looked at once, and told; nothing is changed.
+/// Looked at once, and told. `Update` alone changes something.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     Check(Vec<PathBuf>),
     Plan,
     Status,
     Doctor,
+    Images,
+    /// Asks the running agent to replace pods.
+    Update(UpdateWish),
 }
 
 #[derive(Debug, PartialEq)]
@@ -110,6 +115,13 @@ pub struct HostDefaults {
 
 /// Reads the command line, and the file that it names. A command reads the packaged agent's file where none is named.
 pub fn read(arguments: &[String], host: &HostDefaults) -> Result<Invocation, BadConfig> {
+    if let Some(taken) = update::take(arguments) {
+        let (wish, others) = taken.map_err(BadConfig)?;
+        return Ok(match read_flags(&others, host)? {
+            Invocation::Do(_, form, config) => Invocation::Do(Command::Update(wish), form, config),
+            other => other,
+        });
+    }
     match (deed::read(arguments), arguments) {
         (Some(_), [word, help, ..]) if ["--help", "-h"].contains(&help.as_str()) => {
             Ok(Invocation::Help(usage::of(Some(word))))
@@ -205,6 +217,8 @@ fn command(words: &[&str]) -> Result<Option<Command>, BadConfig> {
         ["plan", ..] => alone(Command::Plan),
         ["status", ..] => alone(Command::Status),
         ["doctor", ..] => alone(Command::Doctor),
+        ["images", ..] => alone(Command::Images),
+        ["update", ..] => alone(Command::Update(UpdateWish::default())),
         [word, ..] => Err(BadConfig(format!("{word:?} is no option and no command: see --help"))),
     }
 }

@@ -30,6 +30,7 @@ use crate::facts::happening::Happening;
 use crate::facts::pod_cidr::PodCidr;
 use crate::facts::resolv::ClusterNames;
 use crate::facts::shown::Shown;
+use crate::facts::update::Updates;
 use crate::facts::view::{ClusterView, ViewWriter};
 use crate::host::machine::{self, Host};
 use crate::network::dns::serve::ServedZone;
@@ -40,7 +41,8 @@ use crate::running::sync::{self, SyncChannels};
 use crate::running::{giving, probe};
 use crate::runtime::docker::Docker;
 use crate::telling::{events, node, report};
-use crate::{endpoints, images, pressure, reclaim};
+use crate::updates::board::{Board, Wish};
+use crate::{endpoints, images, pressure, reclaim, updates};
 
 /// Happenings that wait to become events while the master is slow.
 const HAPPENINGS_MAX: usize = 256;
@@ -78,7 +80,8 @@ impl Parts {
         let view = ViewWriter::new(ClusterView { services, ..ClusterView::default() });
         spawn_local(known.follow(view.part(|view| &view.services)));
         let place = (host.clone(), pods.clone());
-        let noted = (unkept.clone(), refusals.clone());
+        let (board, asked) = Board::new();
+        let noted = (unkept.clone(), refusals.clone(), board.clone());
         let endpoints = endpoints::View::new(shown.clone(), docker.clone(), &config, place, noted);
         let parts = Parts {
             config,
@@ -94,7 +97,8 @@ impl Parts {
             endpoints,
         };
         let dns = parts.start_networks();
-        let desired = parts.start_sources(dns);
+        let (desired, updates) = parts.start_sources(dns);
+        parts.start_updates(updates, (board, asked));
         parts.start_talk_with_master(happenings);
         parts.start_loop(desired, shown_in, leaving);
         parts
@@ -129,7 +133,7 @@ impl Parts {
     }
 
     /// The manifest directory, the manifest page, and the master's part of the view.
-    fn start_sources(&self, dns: ClusterNames) -> watch::Receiver<Arc<Desired>> {
+    fn start_sources(&self, dns: ClusterNames) -> (watch::Receiver<Arc<Desired>>, watch::Sender<Arc<Updates>>) {
         let Parts { config, shown, view, unkept, .. } = self;
         let (files_in, files) = watch::channel(None);
         let (fetched_in, fetched) = watch::channel(());
@@ -142,8 +146,16 @@ impl Parts {
         let (ended_in, ended) = watch::channel(Arc::new(EndedPods::read(&config.data_dir, &config.node_name)));
         spawn_local(ended::follow(config.data_dir.clone(), shown.clone(), unkept.clone(), ended_in));
         let (desired_in, desired) = watch::channel(Arc::new(Desired::default()));
-        spawn_local(together::follow(files, ended, view.clone(), dns, desired_in));
-        desired
+        let (updates_in, updates) = watch::channel(Arc::new(updates::kept(&config.data_dir)));
+        spawn_local(together::follow(files, ended, updates, view.clone(), dns, desired_in));
+        (desired, updates_in)
+    }
+
+    /// Updates of images, by command and by schedule.
+    fn start_updates(&self, updates: watch::Sender<Arc<Updates>>, (board, asked): (Board, mpsc::Receiver<Wish>)) {
+        let (docker, shown, data_dir) = (self.docker.clone(), self.shown.clone(), self.config.data_dir.clone());
+        let happenings = self.happenings.clone();
+        spawn_local(updates::run(updates::Ends { docker, shown, updates, happenings, data_dir, board, asked }));
     }
 
     /// Hears the master, and tells it about this node.
@@ -202,7 +214,7 @@ impl Parts {
         let engine = docker.clone();
         spawn_local(async move { Box::pin(sync::run(&*engine, ends)).await });
         spawn_local(pod_network::keep::run(self.pods.clone(), shown.clone(), docker.clone(), wake.clone()));
-        let engine = docker.clone();
+        let (engine, of_images) = (docker.clone(), wake.clone());
         spawn_local(async move { engine.watch(&wake).await });
         let evictions = pressure::EvictionSettings::of(config);
         spawn_local(pressure::run(docker.clone(), evictions, shown.clone(), strain_in));
@@ -210,7 +222,7 @@ impl Parts {
         let listeners = probe::Listeners { happenings: self.happenings.clone(), tallies };
         let heard = view.part(|view| &view.pods);
         spawn_local(probe::run(docker.clone(), shown.clone(), heard, Arc::new(verdicts_in), listeners));
-        spawn_local(images::run(docker.clone(), config.images.clone(), shown.clone()));
+        spawn_local(images::run(docker.clone(), config.images.clone(), shown.clone(), of_images));
         spawn_local(giving::run(shown.clone(), view.part(|view| &view.services), resident::give_back));
     }
 

@@ -3,7 +3,7 @@
 _coracle_agent() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command="" value one
     for one in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-        case $one in check | plan | status | doctor | exec | logs) command=$one ;; esac
+        case $one in check | plan | status | doctor | images | update | exec | logs) command=$one ;; esac
     done
     case $before in
         -o) mapfile -t COMPREPLY < <(compgen -W "json text" -- "$word"); return ;;
@@ -20,7 +20,7 @@ _coracle_agent() {
     esac
     case $command in
         check) mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
-        "") mapfile -t COMPREPLY < <(compgen -W "check plan status doctor exec logs" -- "$word") ;;
+        "") mapfile -t COMPREPLY < <(compgen -W "check plan status doctor images update exec logs" -- "$word") ;;
     esac
 }
 complete -o filenames -F _coracle_agent coracle-agent

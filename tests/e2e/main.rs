@@ -13,6 +13,7 @@ mod cluster;
 mod crate_kube;
 mod engine;
 mod helm;
+mod image_updates;
 mod images;
 mod in_cluster;
 mod kubectl;
@@ -51,6 +52,7 @@ const SUITES: &[&[Test]] = &[
     network::TESTS,
     pods::TESTS,
     private_images::TESTS,
+    image_updates::TESTS,
     workloads::TESTS,
     clock::TESTS,
     secure::TESTS,

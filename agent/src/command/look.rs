@@ -32,6 +32,7 @@ use crate::host::machine;
 use crate::plan::{self, Case, Rules};
 use crate::runtime::Runtime;
 use crate::runtime::docker::Docker;
+use crate::updates;
 
 pub struct Snapshot {
     pub desired: Desired,
@@ -125,7 +126,8 @@ pub fn desired(config: &Config, notes: &mut Vec<String>) -> Desired {
     }
     let dns = ClusterNames::new(config.cluster_domain.clone(), config.cluster_dns, config.master.is_some());
     let ended = Arc::new(EndedPods::read(&config.data_dir, &config.node_name));
-    let (desired, dropped) = together(AllSources { files: Some(files), ended, view }, &dns);
+    let updates = Arc::new(updates::kept(&config.data_dir));
+    let (desired, dropped) = together(AllSources { files: Some(files), ended, view, updates }, &dns);
     notes.extend(dropped);
     desired
 }

@@ -1,23 +1,27 @@
-//! The commands that look at this host once: each reads, decides and prints, and changes nothing.
+//! The commands that look at this host once: each reads, decides and prints.
 //!
 //!     look: files, the last assignment and the engine -> the very plan -> plan PURE: in words
 //!     readings: this host -> doctor PURE: what stands in the way, and what to do
-//!     the agent's socket -> status PURE · manifest files -> check PURE
+//!     the agent's socket -> status PURE, images PURE · manifest files -> check PURE
+//!
+//! `update` alone asks the running agent for something, and prints how it goes.
 
 mod check;
 mod doctor;
+mod images;
 mod look;
 mod plan;
 mod readings;
 mod report;
 mod status;
+mod update;
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use coracle_api::printable;
-use coracle_http::client::{Client, Target};
+use coracle_http::client::{CallError, Client, Target};
 use coracle_http::{Method, StatusCode};
 use coracle_program::command_line::OutputFormat;
 use serde_json::Value;
@@ -29,7 +33,7 @@ use report::Report;
 pub fn run(command: &Command, form: OutputFormat, config: &Config) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let report = match runtime {
-        Ok(runtime) => tokio::task::LocalSet::new().block_on(&runtime, report(command, config)),
+        Ok(runtime) => tokio::task::LocalSet::new().block_on(&runtime, report(command, form, config)),
         Err(error) => Err(format!("start the runtime: {error}")),
     };
     match report {
@@ -50,7 +54,7 @@ pub fn run(command: &Command, form: OutputFormat, config: &Config) -> ExitCode {
     }
 }
 
-async fn report(command: &Command, config: &Config) -> Result<Report, String> {
+async fn report(command: &Command, form: OutputFormat, config: &Config) -> Result<Report, String> {
     Ok(match command {
         Command::Check(files) => check::report(&check::all(&look::files(files, &config.node_name))),
         Command::Plan => {
@@ -68,6 +72,12 @@ async fn report(command: &Command, config: &Config) -> Result<Report, String> {
             let trouble = (health.0 != StatusCode::OK).then_some(health.1);
             status::report(&parse(&node.1)?, trouble.as_deref(), &parse(&pods.1)?, &remarks)
         }
+        Command::Images => {
+            let images = ask(config, "/images").await?;
+            let parsed = serde_json::from_str(&images.1).map_err(|error| format!("the agent's answer: {error}"))?;
+            images::report(&parsed)
+        }
+        Command::Update(wish) => update::run(wish, form == OutputFormat::Json, config).await?,
         Command::Doctor => {
             let answers = matches!(ask(config, "/healthz").await, Ok((StatusCode::OK, _)));
             doctor::report(&doctor::judge(&readings::read(config, answers).await))
@@ -75,14 +85,14 @@ async fn report(command: &Command, config: &Config) -> Result<Report, String> {
     })
 }
 
+fn unheard(error: &CallError, config: &Config) -> String {
+    let node = &config.node_name;
+    format!("{error}: no agent runs as node {node}, or you are not root (systemctl status coracle-agent)")
+}
+
 /// Asks the running agent.
 async fn ask(config: &Config, path: &str) -> Result<(StatusCode, String), String> {
     let client = Client::new(Target::Unix(config.socket.clone()), concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
-    let reply = client.call(Method::GET, path, None).await.map_err(|error| {
-        format!(
-            "{error}: no agent runs as node {}, or you are not root (systemctl status coracle-agent)",
-            config.node_name
-        )
-    })?;
+    let reply = client.call(Method::GET, path, None).await.map_err(|error| unheard(&error, config))?;
     Ok((reply.status, String::from_utf8_lossy(&reply.body).trim().to_owned()))
 }

@@ -12,6 +12,7 @@ use crate::facts::naming::Source;
 use crate::facts::objects::with_files;
 use crate::facts::resolv::{ClusterNames, Dns};
 use crate::facts::source_state::SourceState;
+use crate::facts::update::Updates;
 use crate::facts::view::{ClusterView, ViewWriter};
 use crate::network::dns::upstream;
 
@@ -22,11 +23,12 @@ pub struct AllSources {
     /// Pods of files that have run to their end.
     pub ended: Arc<EndedPods>,
     pub view: ClusterView,
+    pub updates: Arc<Updates>,
 }
 
 /// And the pods that are left out, in words.
 pub fn together(said: AllSources, dns: &ClusterNames) -> (Desired, Vec<String>) {
-    let AllSources { files, ended, view } = said;
+    let AllSources { files, ended, view, updates } = said;
     let of_files = files.map(|state| (Source::File, state));
     let of_master = view.assigned.map(|state| (Source::Master, (*state).clone()));
     let sources: BTreeMap<Source, SourceState> = of_files.into_iter().chain(of_master).collect();
@@ -39,6 +41,7 @@ pub fn together(said: AllSources, dns: &ClusterNames) -> (Desired, Vec<String>) 
         *wanted = ended.with_end(wanted);
     }
     merged.node = view.node;
+    merged.updates = updates;
     merged.objects = with_files(view.objects.unwrap_or_default(), sources.get(&Source::File));
     (merged, dropped)
 }
@@ -47,6 +50,7 @@ pub fn together(said: AllSources, dns: &ClusterNames) -> (Desired, Vec<String>) 
 pub async fn follow(
     mut files: watch::Receiver<Option<SourceState>>,
     mut ended: watch::Receiver<Arc<EndedPods>>,
+    mut updates: watch::Receiver<Arc<Updates>>,
     view: ViewWriter,
     dns: ClusterNames,
     desired: watch::Sender<Arc<Desired>>,
@@ -59,6 +63,7 @@ pub async fn follow(
             files: files.borrow_and_update().clone(),
             ended: ended.borrow_and_update().clone(),
             view: view.now(),
+            updates: updates.borrow_and_update().clone(),
         };
         let (merged, dropped) = together(said, &dns);
         let dropped: BTreeSet<String> = dropped.into_iter().collect();
@@ -76,6 +81,7 @@ pub async fn follow(
         let alive = tokio::select! {
             changed = files.changed() => changed.is_ok(),
             changed = ended.changed() => changed.is_ok(),
+            changed = updates.changed() => changed.is_ok(),
             changed = pods.changed() => changed.is_ok(),
             changed = services.changed() => changed.is_ok(),
             changed = node.changed() => changed.is_ok(),

@@ -1,6 +1,6 @@
 //! The agent's HTTP endpoints. Its port, which every program of this host reaches, answers `/healthz` alone. Its
 //! socket, for root and the master, also answers `/pods`, `/node`, `/containerLogs/{namespace}/{pod}/{container}`,
-//! `/exec/...`, `/attach/...` and `/portForward/...`: pods hold passwords, logs anything, and a command may do
+//! `/exec/...`, `/attach/...` and `/portForward/...`, `/images` and `/update/...`: pods hold passwords, logs anything, and a command may do
 //! anything.
 //!
 //! Handlers read the last `Shown` and wait for nothing; a log is sent by a task of the agent's own thread.
@@ -9,12 +9,14 @@ mod figures;
 mod logs;
 mod place;
 mod streams;
+mod updates;
 mod view;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use coracle_http::{Answer, Handler, Limits, Method, Request, StatusCode};
+use coracle_keeper::problem::Problem;
 use serde_json::{Value, json};
 
 use crate::facts::naming::{CONFIG_SOURCE, WAITS_FOR};
@@ -87,6 +89,9 @@ fn answer(view: &View, request: &Request) -> Answer {
     if let Some(rest) = path.strip_prefix("/portForward/") {
         return streams::ports(view, rest, request).unwrap_or_else(|refused| refused);
     }
+    if let Some(answer) = updates::answer(view, request) {
+        return answer;
+    }
     if request.method != Method::GET && request.method != Method::HEAD {
         return Answer::text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");
     }
@@ -125,6 +130,7 @@ fn node(view: &View) -> Answer {
         "diskBytes": host.disk_bytes, "formerNames": shown.desired.former,
         "conditions": short_of(&shown), "left": shown.world.memory.left(), "unkept": view.unkept.texts(),
         "refused": view.refusals.texts(),
+        "updates": view.board.problems().iter().map(Problem::line).collect::<Vec<_>>(),
     });
     Answer::json(StatusCode::OK, about.to_string())
 }

@@ -14,6 +14,7 @@ use crate::figures::LastReadings;
 use crate::figures::probes::Tallies;
 use crate::host::machine::Host;
 use crate::runtime::docker::Docker;
+use crate::updates::board::Board;
 
 /// What the handlers look at.
 #[derive(Clone)]
@@ -36,6 +37,8 @@ pub struct View {
     pub pods: PodCidr,
     /// What came of probes.
     pub tallies: Arc<Tallies>,
+    /// Updates of images.
+    pub board: Board,
 }
 
 impl View {
@@ -44,7 +47,7 @@ impl View {
         docker: Arc<Docker>,
         config: &Config,
         (host, pods): (Host, PodCidr),
-        (unkept, refusals): (Unkept, Refusals),
+        (unkept, refusals, board): (Unkept, Refusals, Board),
     ) -> View {
         let (node_name, socket, data_dir) = (config.node_name.clone(), config.socket.clone(), config.data_dir.clone());
         let (last, tallies) = (Arc::default(), Arc::default());
@@ -61,6 +64,7 @@ impl View {
             refusals,
             pods,
             tallies,
+            board,
         }
     }
 }

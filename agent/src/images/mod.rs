@@ -3,10 +3,12 @@
 //!     files of images -> archive PURE -> the engine, once each by digest -> record PURE
 //!     the disk, the engine's images, what pods name -> collect PURE -> those that go
 //!
-//! Looks once a minute, and when a pod needs an image that is not here: it may have been removed since. Where
-//! nothing is new and the disk has room, no question goes to the engine and nothing is written.
+//! Looks when the kernel tells of a file or a disk (`heard`), once a minute, and when a pod needs an image that is not
+//! here: it may have been removed since. Where nothing is new and the disk has room, no question goes to the engine and
+//! nothing is written. A file that is still being written waits until it is closed, or keeps its size for a moment.
 
 pub mod archive;
+mod heard;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -18,10 +20,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
+use crate::facts::clock::wall_ms;
 use crate::facts::engine::Failure;
 use crate::facts::shown::Shown;
 use crate::host::files;
@@ -31,8 +34,13 @@ use crate::runtime::docker::Docker;
 use crate::runtime::docker::stock::collect::{CollectionCase, EngineImage, collect, unused, used_percent};
 use crate::runtime::docker::stock::record::Loaded;
 use archive::Archive;
+use heard::Heard;
 
 const LOOK: Duration = Duration::from_secs(60);
+/// A file that nobody has changed for so long is whole.
+const SETTLED_MS: i64 = 2_000;
+/// A file that is being written is looked at again after this.
+const SETTLE: Duration = Duration::from_secs(1);
 /// The limit of all folders together.
 const FILES_MAX: usize = 200;
 const PIECE_BYTES: usize = 64 * 1024;
@@ -63,17 +71,38 @@ struct Room {
     held_up: Option<String>,
     /// How many files are too many, said when it changes.
     left_out: usize,
+    heard: Heard,
+    /// Files that were still being written at the last look, as they were then.
+    unsettled: BTreeMap<PathBuf, String>,
+    /// For the loop: images have come.
+    wake: Arc<Notify>,
 }
 
-/// Never ends.
-pub async fn run(docker: Arc<Docker>, about: ImageSettings, mut shown: watch::Receiver<Arc<Shown>>) {
+/// Never ends. `wake` is notified when images have come: pods that wait for them start at once.
+pub async fn run(
+    docker: Arc<Docker>,
+    about: ImageSettings,
+    mut shown: watch::Receiver<Arc<Shown>>,
+    wake: Arc<Notify>,
+) {
     if shown.wait_for(|shown| shown.looked).await.is_err() {
         return;
     }
     let mut asked = docker.archives_asked();
-    let (started, failed, last_used_ms) = (Instant::now(), BTreeMap::new(), BTreeMap::new());
-    let mut room =
-        Room { docker, about, looked: false, failed, started, last_used_ms, full: false, held_up: None, left_out: 0 };
+    let mut room = Room {
+        heard: Heard::open(&about.folders),
+        docker,
+        about,
+        looked: false,
+        failed: BTreeMap::new(),
+        started: Instant::now(),
+        last_used_ms: BTreeMap::new(),
+        full: false,
+        held_up: None,
+        left_out: 0,
+        unsettled: BTreeMap::new(),
+        wake,
+    };
     loop {
         let loaded = room.load().await;
         room.say(loaded);
@@ -83,10 +112,11 @@ pub async fn run(docker: Arc<Docker>, about: ImageSettings, mut shown: watch::Re
         }
         // Pods that go meanwhile are not to be kept in memory.
         drop(seen);
-        let look_at = Instant::now() + LOOK;
+        let look_at = Instant::now() + if room.unsettled.is_empty() { LOOK } else { SETTLE };
         loop {
             tokio::select! {
                 () = sleep_until(look_at) => break,
+                () = room.heard.changed() => break,
                 Some(ask) = asked.recv() => {
                     // The receiver of the answer may be gone.
                     let _ = ask.answer.send(room.load_again(&ask.reference).await);
@@ -109,6 +139,19 @@ impl Room {
         self.held_up = why;
     }
 
+    /// The archives that are whole, and the count of archives above the limit.
+    fn whole(&mut self, files: Vec<(PathBuf, String)>) -> Vec<(PathBuf, String)> {
+        let before = std::mem::take(&mut self.unsettled);
+        let now_ms = wall_ms();
+        let (whole, written): (Vec<_>, Vec<_>) = files.into_iter().partition(|(path, stamp)| {
+            let known = self.docker.record().files.get(&*path.to_string_lossy()).is_some_and(|file| file.stamp == *stamp);
+            let settled = || before.get(path) == Some(stamp) || is_settled(fs::metadata(path).ok(), now_ms);
+            known || self.heard.was_closed(path, stamp) || !self.heard.is_being_written(path) && settled()
+        });
+        self.unsettled = written.into_iter().collect();
+        whole
+    }
+
     async fn load(&mut self) -> Result<(), Failure> {
         let (files, left_out) = candidates(&self.about.folders);
         if left_out != self.left_out && left_out > 0 {
@@ -123,6 +166,7 @@ impl Room {
         let there = |path: &String| files.iter().any(|(one, _)| one.to_string_lossy() == path.as_str());
         self.docker.change_record(|record| record.files.retain(|path, _| there(path)));
         let here = if self.looked || files.is_empty() { None } else { Some(self.ids().await?) };
+        let files = self.whole(files);
         for (path, stamp) in &files {
             let known = self.docker.record().files.get(&*path.to_string_lossy()).cloned();
             let whole = |known: &Loaded| here.as_ref().is_none_or(|here| known.images.is_subset(here));
@@ -147,6 +191,7 @@ impl Room {
     /// An image that was removed since its archive was loaded.
     async fn load_again(&mut self, reference: &str) -> bool {
         let (files, _) = candidates(&self.about.folders);
+        let files = self.whole(files);
         for (path, stamp) in &files {
             let known = self.docker.record().files.get(&*path.to_string_lossy()).cloned();
             let other = known.is_some_and(|known| known.stamp == *stamp && !known.may_have(reference));
@@ -217,6 +262,7 @@ impl Room {
             return Err(Failure::Refused(format!("it was loaded, and the engine has none of {}", names.join(", "))));
         }
         log::info!("loaded {} from {}", names.join(", "), path.display());
+        self.wake.notify_one();
         Ok(images)
     }
 
@@ -311,20 +357,35 @@ fn without_digits(text: &str) -> String {
 /// has no archives.
 fn candidates(folders: &[PathBuf]) -> (Vec<(PathBuf, String)>, usize) {
     let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok));
-    let fits = |name: &str| !name.starts_with('.') && ENDINGS.iter().any(|ending| name.ends_with(ending));
-    let named = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(fits));
+    let named = entries.map(|entry| entry.path()).filter(|path| is_archive(path));
     let mut files: Vec<(PathBuf, String)> = named
         .filter_map(|path| {
-            let found = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
-            Some((path, format!("{} {}.{} {}", found.len(), found.mtime(), found.mtime_nsec(), found.ino())))
+            let stamp = stamp(&path)?;
+            Some((path, stamp))
         })
         .collect();
     files.sort();
     let left_out = files.len().saturating_sub(FILES_MAX);
     files.truncate(FILES_MAX);
     (files, left_out)
+}
+
+/// Length, time and inode. None: it is no file.
+fn stamp(path: &Path) -> Option<String> {
+    let found = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+    Some(format!("{} {}.{} {}", found.len(), found.mtime(), found.mtime_nsec(), found.ino()))
+}
+
+/// By its name.
+fn is_archive(path: &Path) -> bool {
+    let fits = |name: &str| !name.starts_with('.') && ENDINGS.iter().any(|ending| name.ends_with(ending));
+    path.file_name().and_then(|name| name.to_str()).is_some_and(fits)
+}
+
+/// By its time: nobody has changed the file for a moment. A clock that was put back does not hold a file up.
+fn is_settled(found: Option<fs::Metadata>, now_ms: i64) -> bool {
+    let changed_ms = |found: fs::Metadata| found.mtime().saturating_mul(1000) + found.mtime_nsec() / 1_000_000;
+    found.is_some_and(|found| now_ms.abs_diff(changed_ms(found)) >= SETTLED_MS.unsigned_abs())
 }
 
 /// The bytes of the file as a tar archive, decompressed if needed.

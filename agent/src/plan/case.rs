@@ -35,4 +35,9 @@ impl<'a> PodCase<'a> {
             if case.rules.hold(Rule::AllRestartTogether) { renewal::of(wanted, runs) } else { Renewal::default() };
         PodCase { case, wanted, runs, address, renewal }
     }
+
+    /// The smallest attempt number of a sandbox that is not older than an update of the pod.
+    pub fn sandbox_min(&self) -> u32 {
+        self.case.desired.update_of(&self.wanted.name.uid).map_or(0, |update| update.sandbox)
+    }
 }

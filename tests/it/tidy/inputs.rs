@@ -14,6 +14,8 @@ const NOT_OF_PODS: &[(&str, &str)] = &[
     ("config.rs", "a file of root"),
     ("desired/ended.rs", "its own file, in a folder of root"),
     ("desired/inotify.rs", "the folder of manifests is root's"),
+    ("images/heard.rs", "the folders of archives are root's"),
+    ("updates/shelf.rs", "its own file, in a folder of root"),
     ("desired/known.rs", "its own file, in a folder of root"),
     ("desired/last.rs", "its own file, in a folder of root"),
     ("desired/objects/kept.rs", "its own files, in a folder of root"),
