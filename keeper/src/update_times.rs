@@ -19,7 +19,9 @@ pub struct UpdateTimes(Schedule);
 /// The message says what is wrong and how it is written.
 pub fn parse(text: &str) -> Result<UpdateTimes, String> {
     let wrong = |why: &str| {
-        format!("{UPDATE}: {text:?}: {why}: write \"Sun 03:00\", \"Mon,Thu 22:30\" or \"daily 03:00\", in the host's time zone")
+        format!(
+            "{UPDATE}: {text:?}: {why}: write \"Sun 03:00\", \"Mon,Thu 22:30\" or \"daily 03:00\", in the host's time zone"
+        )
     };
     let words: Vec<&str> = text.split_whitespace().collect();
     let [days, time] = words.as_slice() else { return Err(wrong("there is not one word for days and one for a time")) };

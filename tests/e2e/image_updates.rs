@@ -215,7 +215,11 @@ fn update_and_way_back(bed: &mut Bed) {
     assert!(said.code == 0 && said.text().contains("no newer image"), "{said:?}");
 
     let second = registry.push(bed, "two", RUNS);
-    assert!(newer(bed, "app").contains(&format!("newer in the registry ({})", &second[7..19])), "{}", newer(bed, "app"));
+    assert!(
+        newer(bed, "app").contains(&format!("newer in the registry ({})", &second[7..19])),
+        "{}",
+        newer(bed, "app")
+    );
     let said = bed.ask_program(&["update", "--dry-run", "app"], b"");
     assert!(said.code == 0 && said.text().contains("would be pulled"), "{said:?}");
     assert_eq!(version(bed, "app").as_deref(), Some("one"), "a dry run changes nothing");
@@ -229,7 +233,10 @@ fn update_and_way_back(bed: &mut Bed) {
     registry.push(bed, "three", FAILS);
     let said = bed.ask_program(&["update", "--deadline", "8s", "app"], b"");
     let text = said.text();
-    assert!(said.code == 1 && text.contains("exit code 3") && text.contains("runs from the image before again"), "{said:?}");
+    assert!(
+        said.code == 1 && text.contains("exit code 3") && text.contains("runs from the image before again"),
+        "{said:?}"
+    );
     runs(bed, "app", "two");
     let status = bed.ask_program(&["status"], b"");
     assert!(status.text().contains("did not become ready"), "{status:?}");
@@ -268,7 +275,8 @@ fn update_outlives_the_agent(bed: &mut Bed) {
     registry.push(bed, "two", FAILS);
     let socket = bed.path("sockets/n1.sock").display().to_string();
     let path = "http://localhost/update/default/app?deadlineSeconds=8";
-    run(Command::new("curl").args(["-sSf", "-m", "5", "-X", "POST", "--unix-socket", &socket, path])).expect("it begins");
+    run(Command::new("curl").args(["-sSf", "-m", "5", "-X", "POST", "--unix-socket", &socket, path]))
+        .expect("it begins");
     let trying = |bed: &Bed| fs::read_to_string(bed.path("agent/updates.json")).unwrap_or_default().contains("trying");
     bed.until("it is under way", |bed| trying(bed).then_some(()));
     bed.kill_agent();

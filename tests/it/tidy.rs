@@ -87,7 +87,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("agent/src/network/dns/names.rs", "reads the host's names, and the kernel's random device"),
     ("agent/src/host/disks.rs", "reads what is mounted where, without asking it"),
     ("agent/src/host/peers.rs", "the number of the master's user"),
-    ("agent/src/images/mod.rs", "reads archives of images"),
+    ("agent/src/images/files.rs", "reads archives of images"),
     ("agent/src/updates/shelf.rs", "the updates that have not ended well, on this host's disk"),
     ("agent/src/images/heard.rs", "hears of archives that come, and of disks that are mounted"),
     ("agent/src/host/machine.rs", "what this host is: memory, cores, addresses"),

@@ -27,7 +27,8 @@ fn read(arguments: &[String]) -> Result<(UpdateWish, Vec<String>), String> {
             Some((key, value)) if word.starts_with('-') => (key, Some(value.to_owned())),
             _ => (word.as_str(), None),
         };
-        let mut value = || joined.clone().or_else(|| rest.next().cloned()).ok_or_else(|| format!("{key} needs a value"));
+        let mut value =
+            || joined.clone().or_else(|| rest.next().cloned()).ok_or_else(|| format!("{key} needs a value"));
         match key {
             "--dry-run" if joined.as_deref().is_none_or(|value| value == "true") => wish.dry_run = true,
             "-n" | "--namespace" => wish.namespace = value()?,
@@ -39,7 +40,8 @@ fn read(arguments: &[String]) -> Result<(UpdateWish, Vec<String>), String> {
             _ => return Err(format!("{word:?}: update takes one pod or workload, see update --help")),
         }
     }
-    let plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._/".contains(&b));
+    let plain =
+        |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._/".contains(&b));
     if wish.name.is_empty() {
         return Err("a pod or a workload is missing: coracle update NAME, see update --help".to_owned());
     }
@@ -58,9 +60,9 @@ fn seconds(text: &str) -> Result<u64, String> {
         _ => (text, 1),
     };
     let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    seconds.filter(|seconds| (1..=86_400).contains(seconds)).ok_or_else(|| {
-        format!("--deadline {text}: write seconds, or a number with s, m or h, up to 24h")
-    })
+    seconds
+        .filter(|seconds| (1..=86_400).contains(seconds))
+        .ok_or_else(|| format!("--deadline {text}: write seconds, or a number with s, m or h, up to 24h"))
 }
 
 #[cfg(test)]
@@ -75,8 +77,7 @@ mod tests {
     fn command_lines() {
         let check = |line: &str, name: &str, dry_run: bool, deadline_seconds: Option<u64>, others: &str| {
             let (namespace, name) = name.split_once(' ').unwrap();
-            let wish =
-                UpdateWish { namespace: namespace.to_owned(), name: name.to_owned(), dry_run, deadline_seconds };
+            let wish = UpdateWish { namespace: namespace.to_owned(), name: name.to_owned(), dry_run, deadline_seconds };
             assert_eq!(take(&words(line)), Some(Ok((wish, words(others)))), "{line}");
         };
         check("update web", "default web", false, None, "update");

@@ -15,6 +15,8 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDe
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::files::{is_archive, stamp};
+
 /// Becomes ready when something is mounted or unmounted.
 const MOUNTS: &str = "/proc/self/mountinfo";
 /// Files that are remembered as being written, or as closed: of more the size alone tells when they are whole.
@@ -124,14 +126,14 @@ impl Heard {
         }
         self.written.remove(&path);
         self.closed.remove(&path);
-        let is_archive = super::is_archive(&path);
-        if is_archive
+        let counts = is_archive(&path);
+        if counts
             && self.closed.len() < WRITTEN_MAX
-            && let Some(stamp) = super::stamp(&path)
+            && let Some(stamp) = stamp(&path)
         {
             self.closed.insert(path, stamp);
         }
-        is_archive
+        counts
     }
 
     /// Watches the folders that are there now. True: one has come, or another disk is mounted there.
@@ -225,7 +227,7 @@ mod tests {
         drop(file);
         hears(&mut heard, "a file that is closed").await;
         assert!(!heard.is_being_written(&path));
-        assert!(heard.was_closed(&path, &crate::images::stamp(&path).unwrap()));
+        assert!(heard.was_closed(&path, &stamp(&path).unwrap()));
         fs::write(base.join("b.new"), "whole").unwrap();
         fs::rename(base.join("b.new"), folder.join("b.tar")).unwrap();
         hears(&mut heard, "a file that is moved in").await;

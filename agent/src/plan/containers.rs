@@ -150,7 +150,10 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
     // A container that the engine cannot resize is replaced instead.
     let resizable = run.seen.limits.is_some() || run.tag.hash == story.hash;
     let is_newer = run.tag.sandbox >= sandbox_min;
-    let same = hash::same(&run.tag.hash, &story.hash) && is_newer && resizable && !resize::restarts(pod.wanted, &story.member, run);
+    let same = hash::same(&run.tag.hash, &story.hash)
+        && is_newer
+        && resizable
+        && !resize::restarts(pod.wanted, &story.member, run);
     let replaced = matches!(&story.last, LastRun::Ended { death, .. } if death.edited);
     story.same = same && !replaced || !case.rules.hold(Rule::EditsReplaceTheContainer);
     story

@@ -57,15 +57,13 @@ impl Board {
 
     /// The number of the course, or why there is none.
     pub fn ask(&self, wish: Wish) -> Result<u64, String> {
-        let job = {
-            let mut written = self.held();
-            written.last += 1;
-            written.last
-        };
+        let mut written = self.held();
+        let job = written.last + 1;
+        // The lock is held until the course is there: the task may begin at once.
         self.asks
             .try_send(Wish { job, ..wish })
             .map_err(|_| format!("{ASKS_MAX} updates wait already: try again when they are over"))?;
-        let mut written = self.held();
+        written.last = job;
         if written.jobs.len() >= JOBS_MAX {
             written.jobs.pop_front();
         }

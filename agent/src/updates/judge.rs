@@ -69,9 +69,15 @@ fn kind_of(word: &str) -> Result<&'static str, String> {
         "statefulset" | "statefulsets" | "sts" => "StatefulSet",
         "daemonset" | "daemonsets" | "ds" => "DaemonSet",
         "job" | "jobs" | "cronjob" | "cronjobs" | "cj" => {
-            return Err(format!("{word}: each run of a Job starts anew, and takes the newest image of this host by itself"));
+            return Err(format!(
+                "{word}: each run of a Job starts anew, and takes the newest image of this host by itself"
+            ));
         }
-        _ => return Err(format!("{word}: only pods, deployments, replicasets, statefulsets and daemonsets are updated")),
+        _ => {
+            return Err(format!(
+                "{word}: only pods, deployments, replicasets, statefulsets and daemonsets are updated"
+            ));
+        }
     })
 }
 
@@ -80,8 +86,7 @@ fn is_of(wanted: &Wanted, kind: Option<&str>, workload: &str) -> bool {
     let numbered = |text: &str| text.strip_prefix(workload).and_then(|rest| rest.strip_prefix('-')).map(str::to_owned);
     if wanted.name.source == Source::File {
         let is_number = |rest: String| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
-        return numbered(&wanted.name.name).is_some_and(is_number)
-            || kind.is_some() && wanted.name.name == workload;
+        return numbered(&wanted.name.name).is_some_and(is_number) || kind.is_some() && wanted.name.name == workload;
     }
     let owners = wanted.document["metadata"]["ownerReferences"].as_array();
     owners.into_iter().flatten().filter(|owner| owner["controller"] == true).any(|owner| {
@@ -125,7 +130,9 @@ pub fn refusal(shown: &Shown, wanted: &Wanted) -> Option<String> {
         return Some("it has ended, and does not start again".to_owned());
     }
     if wanted.refused.is_some() {
-        return Some("it is not started, because it asks for something that is not supported: coracle status".to_owned());
+        return Some(
+            "it is not started, because it asks for something that is not supported: coracle status".to_owned(),
+        );
     }
     let wrong = wanted.members().find(|member| !is_reference(&member.spec.image));
     wrong.map(|member| format!("{:?} is no name of an image", member.spec.image))
@@ -148,7 +155,11 @@ pub enum Progress {
 
 pub fn progress(record: &Record, uid: &str, shown: &Shown) -> Progress {
     let Some(wanted) = shown.desired.pods.get(uid) else {
-        return Progress::Over("the pod is gone".to_owned());
+        // Unknown is not absent.
+        let is_unknown = record.source().is_none_or(|source| shown.desired.unknown.contains(&source));
+        let text =
+            if is_unknown { "it is not known yet whether the pod is wanted" } else { "the pod is gone" }.to_owned();
+        return if is_unknown { Progress::Not(text) } else { Progress::Over(text) };
     };
     if !record.fits(wanted) {
         return Progress::Over("the pod was edited meanwhile".to_owned());
@@ -200,4 +211,78 @@ fn why(shown: &Shown, uid: &str, container: &str, sandbox: u32) -> String {
         .or_else(|| waits.map(|text| format!("container {container} waits: {text}")))
         .or(note.filter(|note| !note.is_empty()))
         .unwrap_or_else(|| format!("container {container} is not ready"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::sync::Arc;
+
+    fn shown(pods: &[(Source, &str, Value)]) -> Shown {
+        let mut shown = Shown::default();
+        for (source, name, more) in pods {
+            let mut document = json!({"metadata": {"namespace": "default", "name": name, "uid": name},
+                "spec": {"containers": [{"name": "c", "image": "x:1"}]}});
+            for (key, value) in more.as_object().into_iter().flatten() {
+                document["metadata"][key] = value.clone();
+            }
+            let wanted = Wanted::new(*source, document).unwrap();
+            Arc::make_mut(&mut shown.desired).pods.insert((*name).to_owned(), Arc::new(wanted));
+        }
+        shown
+    }
+
+    #[test]
+    fn pods_and_workloads_by_name() {
+        let owned = |kind: &str, name: &str| {
+            json!({"ownerReferences": [{"kind": kind, "name": name, "controller": true}],
+                "labels": {"pod-template-hash": "5d4"}})
+        };
+        let shown = shown(&[
+            (Source::File, "web", json!({})),
+            (Source::File, "shop-0", json!({})),
+            (Source::File, "shop-1", json!({})),
+            (Source::File, "shop-db", json!({})),
+            (Source::Master, "api-5d4-abc", owned("ReplicaSet", "api-5d4")),
+            (Source::Master, "api-5d4-abd", owned("ReplicaSet", "api-5d4")),
+            (Source::Master, "db-0", owned("StatefulSet", "db")),
+            (Source::Master, "run-x", owned("Job", "run")),
+        ]);
+        let check = |name: &str, expected: &[&str]| {
+            let found = pods(&shown, "n1", "default", name);
+            assert_eq!(found, Ok(expected.iter().map(|uid| (*uid).to_owned()).collect()), "{name}");
+        };
+        check("web", &["web"]);
+        check("web-n1", &["web"]);
+        check("pod/web", &["web"]);
+        check("shop", &["shop-0", "shop-1"]);
+        check("deployment/shop", &["shop-0", "shop-1"]);
+        check("api", &["api-5d4-abc", "api-5d4-abd"]);
+        check("deploy/api", &["api-5d4-abc", "api-5d4-abd"]);
+        check("rs/api-5d4", &["api-5d4-abc", "api-5d4-abd"]);
+        check("sts/db", &["db-0"]);
+        check("db", &["db-0"]);
+        check("api-5d4-abc", &["api-5d4-abc"]);
+        for (name, why) in [
+            ("sts/api", "no pod of sts/api"),
+            ("run", "no pod of run"),
+            ("cronjob/run", "each run of a Job"),
+            ("service/web", "only pods, deployments"),
+            ("pod/shop", "no pod of pod/shop"),
+        ] {
+            let said = pods(&shown, "n1", "default", name).unwrap_err();
+            assert!(said.contains(why), "{name}: {said}");
+        }
+        assert!(pods(&shown, "n1", "other", "web").unwrap_err().contains("in namespace other"));
+    }
+
+    #[test]
+    fn what_cannot_be_updated() {
+        let mut shown = shown(&[(Source::File, "web", json!({}))]);
+        let wanted = shown.desired.pods["web"].clone();
+        assert_eq!(refusal(&shown, &wanted), None);
+        shown.statuses.insert("web".to_owned(), json!({"phase": "Succeeded"}));
+        assert!(refusal(&shown, &wanted).unwrap().contains("has ended"));
+    }
 }

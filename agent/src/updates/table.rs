@@ -8,7 +8,6 @@ use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
 use super::judge::{self, Running};
-use super::words;
 use crate::facts::engine::Failure;
 use crate::facts::logins::{Login, fitting};
 use crate::facts::naming::Source;
@@ -70,7 +69,7 @@ pub(super) async fn of_pod(docker: &Docker, shown: &Shown, wanted: &Wanted) -> V
 async fn rows(docker: &Docker, shown: &Shown, pods: &[&Wanted]) -> Vec<Row> {
     let (here, failure) = match docker.images().await {
         Ok(here) => (here, None),
-        Err(failure) => (Vec::new(), Some(words(&failure))),
+        Err(failure) => (Vec::new(), Some(failure.to_string())),
     };
     let record = docker.record();
     let mut questions: BTreeMap<String, Vec<Login>> = BTreeMap::new();
@@ -83,7 +82,7 @@ async fn rows(docker: &Docker, shown: &Shown, pods: &[&Wanted]) -> Vec<Row> {
         }
     }
     let ask = |(reference, logins): (String, Vec<Login>)| async move {
-        let answer = docker.registry_digest(&reference, &logins).await.map_err(|failure| words(&failure));
+        let answer = docker.registry_digest(&reference, &logins).await.map_err(|failure| failure.to_string());
         (reference, answer)
     };
     let told: BTreeMap<String, Result<String, String>> =

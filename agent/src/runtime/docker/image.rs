@@ -123,7 +123,8 @@ impl Docker {
     async fn ask_registry(&self, reference: &str, logins: &[Login]) -> Result<String, Failure> {
         let client = self.client().await?;
         let name = with_tag(reference);
-        let mut tries: Vec<Option<DockerCredentials>> = logins.iter().map(|login| Some(of_login(reference, login))).collect();
+        let mut tries: Vec<Option<DockerCredentials>> =
+            logins.iter().map(|login| Some(of_login(reference, login))).collect();
         tries.push(match credentials::of_host(registry(reference)) {
             FoundLogin::Login(login) => Some(login),
             FoundLogin::Nothing | FoundLogin::Unusable(_) => None,

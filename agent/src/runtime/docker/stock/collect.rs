@@ -111,7 +111,10 @@ pub fn unused<'a>(
 
 /// An image with a name that the agent did not fetch stays: a user named the image to keep it.
 fn is_ours(image: &EngineImage, record: &ImageRecord) -> bool {
-    record.images.get(&image.id).is_some_and(|names| image.tags.iter().all(|tag| tag.starts_with(KEPT) || names.contains(&full_name(tag))))
+    record
+        .images
+        .get(&image.id)
+        .is_some_and(|names| image.tags.iter().all(|tag| tag.starts_with(KEPT) || names.contains(&full_name(tag))))
 }
 
 #[cfg(test)]
