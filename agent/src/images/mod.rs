@@ -60,8 +60,8 @@ struct Room {
     /// How many files are too many, said when it changes.
     left_out: usize,
     heard: Heard,
-    /// Files that were still being written at the last look, as they were then.
-    unsettled: BTreeMap<PathBuf, String>,
+    /// At the last look there were files of which only their time tells when they are whole.
+    unsettled: bool,
     /// For the loop: images have come.
     wake: Arc<Notify>,
 }
@@ -83,7 +83,7 @@ pub async fn run(docker: Arc<Docker>, about: ImageSettings, mut shown: watch::Re
         full: false,
         held_up: None,
         left_out: 0,
-        unsettled: BTreeMap::new(),
+        unsettled: false,
         wake,
     };
     loop {
@@ -95,7 +95,7 @@ pub async fn run(docker: Arc<Docker>, about: ImageSettings, mut shown: watch::Re
         }
         // Pods that go meanwhile are not to be kept in memory.
         drop(seen);
-        let look_at = Instant::now() + if room.unsettled.is_empty() { LOOK } else { SETTLE };
+        let look_at = Instant::now() + if room.unsettled { SETTLE } else { LOOK };
         loop {
             tokio::select! {
                 () = sleep_until(look_at) => break,
@@ -122,18 +122,22 @@ impl Room {
         self.held_up = why;
     }
 
-    /// The archives that are whole, and the count of archives above the limit.
-    fn whole(&mut self, files: Vec<(PathBuf, String)>) -> Vec<(PathBuf, String)> {
-        let before = std::mem::take(&mut self.unsettled);
-        let now_ms = wall_ms();
-        let (whole, written): (Vec<_>, Vec<_>) = files.into_iter().partition(|(path, stamp)| {
-            let known =
-                self.docker.record().files.get(&*path.to_string_lossy()).is_some_and(|file| file.stamp == *stamp);
-            let settled = || before.get(path) == Some(stamp) || is_settled(path, now_ms);
-            known || self.heard.was_closed(path, stamp) || !self.heard.is_being_written(path) && settled()
+    /// The archives that are whole.
+    fn whole(&mut self, mut files: Vec<(PathBuf, String)>) -> Vec<(PathBuf, String)> {
+        let (now_ms, record) = (wall_ms(), self.docker.record());
+        let mut unsettled = false;
+        files.retain(|(path, stamp)| {
+            let known = record.files.get(&*path.to_string_lossy()).is_some_and(|file| file.stamp == *stamp);
+            if known || self.heard.was_closed(path, stamp) {
+                return true;
+            }
+            // The end of a file that is being written is heard.
+            let (written, settled) = (self.heard.is_being_written(path), is_settled(path, now_ms));
+            unsettled |= !written && !settled;
+            !written && settled
         });
-        self.unsettled = written.into_iter().collect();
-        whole
+        self.unsettled = unsettled;
+        files
     }
 
     async fn load(&mut self) -> Result<(), Failure> {
