@@ -48,6 +48,7 @@ impl Heard {
         let inotify = if folders.is_empty() { None } else { inotify().ok() };
         let mounts = inotify.as_ref().and_then(|_| {
             let file = File::open(MOUNTS).ok()?;
+            #[expect(deprecated, reason = "its replacement is unsafe; what is wrong with it cannot happen with a File")]
             AsyncFd::with_interest(file, Interest::PRIORITY | Interest::ERROR).ok()
         });
         let mut heard = Heard {

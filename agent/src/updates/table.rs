@@ -1,7 +1,7 @@
 //! What each container runs, and whether there is a newer image: in the engine, in an archive of this host, in the
 //! registry. The registry is asked here alone, for a command and for an update.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use futures_util::{StreamExt, stream};
@@ -270,6 +270,7 @@ fn file_name(path: &str) -> String {
 mod tests {
     use super::*;
     use crate::runtime::docker::stock::record::Loaded;
+    use std::collections::BTreeSet;
 
     const NAME: &str = "r.example/a:1";
 
