@@ -20,7 +20,8 @@ pub struct UpdateTimes(Schedule);
 pub fn parse(text: &str) -> Result<UpdateTimes, String> {
     let wrong = |why: &str| {
         format!(
-            "{UPDATE}: {text:?}: {why}: write \"Sun 03:00\", \"Mon,Thu 22:30\" or \"daily 03:00\", in the host's time zone"
+            "{UPDATE}: {text:?}: {why}: write \"Sun 03:00\", \"Mon,Thu 22:30\" or \"daily 03:00\", in the host's time \
+             zone"
         )
     };
     let words: Vec<&str> = text.split_whitespace().collect();

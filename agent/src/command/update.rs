@@ -64,8 +64,8 @@ pub async fn run(wish: &UpdateWish, quiet: bool, config: &Config) -> Result<Repo
     }
 }
 
-const LOST: &str = "the update goes on when the agent is back: coracle status says how it ended, journalctl -u coracle-agent \
-                    each step";
+const LOST: &str = "the update goes on when the agent is back: coracle status says how it ended, journalctl -u \
+                    coracle-agent each step";
 
 fn refusal(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body).trim().to_owned();

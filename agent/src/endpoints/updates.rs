@@ -1,4 +1,4 @@
-//! `/images`, `/update/{namespace}/{pod or workload}` and `/updates/{number}`: for `coracle images` and `coracle update`.
+//! `/images`, `/update/{namespace}/{pod or workload}` and `/updates/{number}`: for the commands `images` and `update`.
 
 use std::time::Duration;
 

@@ -68,7 +68,13 @@ fn unpacked(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     })
 }
 
-pub(super) fn look_into(path: &Path) -> Result<(Archive, String), String> {
+/// On a helper thread: an archive and the digest of its file.
+pub(super) async fn read(path: &Path) -> Result<(Archive, String), String> {
+    let path = path.to_owned();
+    spawn_blocking(move || look_into(&path)).await.map_err(|error| error.to_string())?
+}
+
+fn look_into(path: &Path) -> Result<(Archive, String), String> {
     let digest = digest(path).map_err(|error| error.to_string())?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let stem = ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name).to_lowercase();

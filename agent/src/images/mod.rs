@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
 use crate::facts::clock::wall_ms;
@@ -29,7 +28,7 @@ use crate::runtime::Runtime;
 use crate::runtime::docker::Docker;
 use crate::runtime::docker::stock::collect::{CollectionCase, EngineImage, collect, unused, used_percent};
 use crate::runtime::docker::stock::record::Loaded;
-use files::{FILES_MAX, candidates, is_settled, look_into, pieces};
+use files::{FILES_MAX, candidates, is_settled, pieces};
 use heard::Heard;
 
 const LOOK: Duration = Duration::from_secs(60);
@@ -204,9 +203,7 @@ impl Room {
 
     /// `again`: loads the archive even if the engine has all images of the archive.
     async fn load_one(&self, path: &Path, stamp: &str, again: bool) -> Result<(), Failure> {
-        let reading = path.to_owned();
-        let read = spawn_blocking(move || look_into(&reading)).await;
-        let (archive, digest) = read.map_err(|error| Failure::Config(error.to_string()))?.map_err(Failure::Config)?;
+        let (archive, digest) = files::read(path).await.map_err(Failure::Config)?;
         let before = self.ids().await?;
         let same = self
             .docker

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::rules::Rule;
 use super::sandbox::Sandbox;
+pub use super::stops::grace_s;
 use super::{anew, images, resize, stops};
 use crate::facts::backoff::{restart_wait_ms, words};
 use crate::facts::checks::hook_of;
@@ -261,7 +262,7 @@ pub fn start_if_due(pod: PodCase<'_>, part: &mut PodPlan, story: &Story<'_>, san
             step = anew::step(story);
             reason = "all containers of its pod start anew".to_owned();
         }
-        LastRun::Ended { .. } if !story.same => reason = why_anew(pod, story),
+        LastRun::Ended { .. } if !story.same => reason = pod.why_anew(story.sandbox).to_string(),
         LastRun::Ended { .. }
             if story.member.kind == MemberKind::Init && story.sandbox.is_some_and(|of| of != *sandbox_attempt) =>
         {
@@ -304,12 +305,6 @@ pub fn start_if_due(pod: PodCase<'_>, part: &mut PodPlan, story: &Story<'_>, san
         Ok(start) => part.act(ActionKind::Start(Box::new(start)), reason),
         Err(waiting) => drop(part.waits.containers.insert(spec.name.clone(), waiting)),
     }
-}
-
-/// Why a container that is not as wanted starts.
-fn why_anew(pod: PodCase<'_>, story: &Story<'_>) -> String {
-    let updated = story.sandbox.is_some_and(|sandbox| sandbox < pod.sandbox_min());
-    if updated { StopReason::Updated.to_string() } else { "it was edited".to_owned() }
 }
 
 /// The step of the start after an end, and why there is one. `counts`: the end is one more in a row.
@@ -400,12 +395,4 @@ pub fn crash_loop(wanted: &Wanted, spec: &Container, wait_ms: i64) -> Waiting {
     let text =
         format!("back-off {} restarting failed container={} pod={name}_{namespace}({uid})", words(wait_ms), spec.name);
     Waiting::new(WaitReason::CrashLoopBackOff, text)
-}
-
-/// How long the containers of a pod have to end.
-pub fn grace_s(wanted: &Wanted) -> u64 {
-    let meta = &wanted.pod.metadata;
-    let asked = meta.deletion_timestamp.and(meta.deletion_grace_period_seconds);
-    let grace = asked.or(wanted.pod.spec.termination_grace_period_seconds).unwrap_or(container::GRACE_S_DEFAULT);
-    u64::try_from(grace).unwrap_or(0)
 }

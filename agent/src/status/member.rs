@@ -268,18 +268,13 @@ fn left_behind(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>) -> 
     (!here && before["state"]["terminated"].is_object()).then(|| ended_before(&before))
 }
 
-/// Whether a container was made from an image's id in the place of a name.
-fn is_id(image: &str) -> bool {
-    image.starts_with("sha256:")
-}
-
 /// Its image and id, its resources and mounts.
 fn add_origin(value: &mut Value, case: &StatusCase<'_>, member: &Member<'_>, newest: Option<&Run<'_>>) {
     let StatusCase { wanted, was, .. } = *case;
     if let Some(run) = newest.filter(|run| run.seen.state != (State::Created { refused: None })) {
-        // A container that an update holds to an image was made from the image's id.
-        let name = if is_id(&run.seen.image) { &member.spec.image } else { &run.seen.image };
-        value["image"] = json!(images::full_name(name));
+        // A container that an update holds to an image was made from the image's id, not from a name.
+        let made_from = Some(&run.seen.image).filter(|image| !image.starts_with("sha256:"));
+        value["image"] = json!(images::full_name(made_from.unwrap_or(&member.spec.image)));
         value["imageID"] = json!(run.seen.image_id);
         value["containerID"] = json!(format!("docker://{}", run.seen.id));
         add_resources(value, wanted, member);

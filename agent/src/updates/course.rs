@@ -187,7 +187,8 @@ impl Room {
         }
     }
 
-    /// Keeps or ends a record. A record that cannot be written holds until this agent ends, and is written with the next.
+    /// Keeps or ends a record. A record that cannot be written holds until this agent ends, and is written with the
+    /// next.
     async fn put(&mut self, uid: &str, record: Option<Record>) {
         match record {
             Some(record) => drop(self.records.insert(uid.to_owned(), record)),

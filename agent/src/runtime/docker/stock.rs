@@ -136,8 +136,8 @@ impl Docker {
         ended.unwrap_or_else(|_| Err(Failure::Refused(format!("load images: no end after {} s", LOAD.as_secs()))))
     }
 
-    /// Gives an image a name of the agent's own, so that neither the agent nor a prune takes it away while an update may
-    /// go back to it.
+    /// Gives an image a name of the agent's own, so that neither the agent nor a prune takes it away while an update
+    /// may go back to it.
     pub async fn keep_image(&self, id: &str) -> Result<(), Failure> {
         let client = self.client().await?;
         let name = kept_name(id);
