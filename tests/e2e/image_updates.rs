@@ -140,12 +140,13 @@ fn runs(bed: &Bed, name: &str, expected: &str) {
     bed.until(&format!("{name} runs {expected}"), |bed| (version(bed, name)? == expected).then_some(()));
 }
 
-/// What `images` says of a container.
+/// What `images` says of a container, which has the name of its pod.
 fn newer(bed: &Bed, name: &str) -> String {
     let said = bed.ask_program(&["images"], b"");
     assert_eq!(said.code, 0, "{said:?}");
     let text = said.text();
-    text.lines().find(|line| line.contains(&format!("/{name} "))).unwrap_or_else(|| panic!("{text}")).to_owned()
+    let own = |line: &&str| line.split_whitespace().any(|word| word == name);
+    text.lines().find(own).unwrap_or_else(|| panic!("{text}")).to_owned()
 }
 
 fn gone(bed: &Bed, name: &str) {
