@@ -201,6 +201,11 @@ fn archives_are_noticed(bed: &mut Bed) {
     let said = bed.ask_program(&["update", "s"], b"");
     assert_eq!(said.code, 0, "{said:?}");
     runs(bed, "s", "two");
+    // Its image is taken away with its containers: the archive is loaded again, also where no registry may be asked.
+    let all: Vec<String> = bed.docker(&["ps", "-aq"]).split_whitespace().map(str::to_owned).collect();
+    bed.docker(&[&["rm", "-f"][..], &all.iter().map(String::as_str).collect::<Vec<_>>()].concat());
+    let _ = bed.engine.docker(&["image", "rm", "-f", "coracle/follows:1"]);
+    runs(bed, "s", "two");
     gone(bed, "s");
     bed.docker(&["image", "rm", "-f", "coracle/follows:1"]);
 }

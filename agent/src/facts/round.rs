@@ -45,6 +45,8 @@ pub struct PullWanted {
     pub absent: bool,
     /// A registry is asked in any case.
     pub always: bool,
+    /// No registry is asked: an archive of this host has the image, or nothing has it.
+    pub never: bool,
 }
 
 /// No part of a pod's order either: what is under way for it may wait for this very container.

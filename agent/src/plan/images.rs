@@ -72,6 +72,10 @@ pub fn ready(
             return Err(Waiting::new(WaitReason::ErrImageNeverPull, text));
         }
         (Policy::Never, None) => {
+            // An archive of this host may have it: one question for each start.
+            if pull.is_none() {
+                part.pulls.push(pull_wanted(case, wanted, container, attempt));
+            }
             let text = format!("Container image \"{name}\" is not present with pull policy of Never");
             return Err(Waiting::new(WaitReason::ErrImageNeverPull, text));
         }
@@ -161,24 +165,30 @@ fn pull_or_wait(
         }
     };
     if due {
-        let absent = case.world.images.get(name).is_none_or(Option::is_none);
-        let reason = match policy(container) {
-            Policy::Always => "its policy is Always",
-            Policy::IfNotPresent | Policy::Never if absent => "it is not here",
-            Policy::IfNotPresent | Policy::Never => "it was pulled with logins that the pod does not have",
-        };
-        part.pulls.push(PullWanted {
-            pod: wanted.name.clone(),
-            container: container.name.clone(),
-            attempt,
-            image: name.clone(),
-            logins: Vec::new(),
-            reason: reason.to_owned(),
-            absent,
-            always: policy(container) == Policy::Always,
-        });
+        part.pulls.push(pull_wanted(case, wanted, container, attempt));
     }
     waiting
+}
+
+fn pull_wanted(case: Case<'_>, wanted: &Wanted, container: &Container, attempt: u32) -> PullWanted {
+    let policy = policy(container);
+    let absent = case.world.images.get(&container.image).is_none_or(Option::is_none);
+    let reason = match policy {
+        Policy::Always => "its policy is Always",
+        Policy::IfNotPresent | Policy::Never if absent => "it is not here",
+        Policy::IfNotPresent | Policy::Never => "it was pulled with logins that the pod does not have",
+    };
+    PullWanted {
+        pod: wanted.name.clone(),
+        container: container.name.clone(),
+        attempt,
+        image: container.image.clone(),
+        logins: Vec::new(),
+        reason: reason.to_owned(),
+        absent,
+        always: policy == Policy::Always,
+        never: policy == Policy::Never,
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
