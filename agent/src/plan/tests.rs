@@ -476,12 +476,10 @@ fn images_by_policy() {
     let failed = || PullState::Failed { at_ms: 0, text: "no route".to_owned() };
     let never = with("Never");
     // An archive of this host is asked for it, once.
-    let mut asked = absent(&never);
-    check(from_ref(&never), asked.clone(), 0, &["pull i:1 for c", "waits: ErrImageNeverPull"]);
-    let state = PullState::InFlight { failed: None };
-    let pull = Pull { image: "i:1".into(), attempt: 0, failures: 0, state };
-    asked.memory.pulls.insert(("u".to_owned(), "c".to_owned()), pull);
-    check(from_ref(&never), asked, 0, &["waits: ErrImageNeverPull"]);
+    check(from_ref(&never), absent(&never), 0, &["pull i:1 for c", "waits: ErrImageNeverPull"]);
+    for state in [PullState::InFlight { failed: None }, failed()] {
+        check(from_ref(&never), pulled(absent(&never), state, 0), 0, &["waits: ErrImageNeverPull"]);
+    }
     let present = with("IfNotPresent");
     check(from_ref(&present), absent(&present), 0, &["pull i:1 for c", "waits: ContainerCreating"]);
     let in_flight = |failed: Option<&str>| PullState::InFlight { failed: failed.map(str::to_owned) };
