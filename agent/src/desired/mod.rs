@@ -4,12 +4,14 @@
 //! directory (with a page of another host), master -> `SourceState` each -> `merge` -> `Desired` -> the loop
 
 pub mod assigned;
+mod complaints;
 pub mod directory;
 pub mod ended;
 pub mod file;
 pub mod follow;
 mod former;
 pub mod given_up;
+mod good;
 pub mod heard;
 mod inotify;
 pub mod known;
