@@ -698,8 +698,8 @@ mod tests {
     fn an_upgrade_changes_no_pod_for_a_field_that_the_older_agent_dropped() {
         let bed = Bed::new("upgrade");
         let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: w}\nspec:\n  replicas: 2\n  \
-                          replica: 2\n  selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n    \
-                          spec: {containers: [{name: c, image: x, colour: red}]}\n";
+                          replica: 2\n  selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n\
+                          \x20   spec: {containers: [{name: c, image: x, colour: red}]}\n";
         let text = format!("{}---\n{deployment}", pod("a", "x", ", comand: [z]"));
         let data = bed.root.join("d").to_str().unwrap().to_owned();
         let lenient = bed.open().allowing_unknown(true).read_once(&bed, "all.yaml", &text);
