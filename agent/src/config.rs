@@ -18,6 +18,7 @@ use coracle_http::client::Target;
 use coracle_program::command_line::{CommandLine, FILE_BYTES_MAX, OutputFormat, from_here};
 use coracle_program::options::{FILE, Given, Row};
 
+use crate::desired::file_services::decide::FileRange;
 use crate::desired::page::{Page, PageAddress};
 use crate::facts::clock::wall_ms;
 use crate::facts::thresholds::{self, Threshold};
@@ -50,6 +51,8 @@ pub struct Config {
     pub pod_network: Owner,
     /// Networks whose addresses services may have on this host.
     pub external_ips: Vec<Cidr>,
+    /// Where Services of manifest files have their addresses, and the agent its DNS server without a master.
+    pub file_service_cidr: FileRange,
     /// None: the address of the cluster's DNS service, where the agent has a master.
     pub cluster_dns: Option<IpAddr>,
     /// None: as the master says.
@@ -259,6 +262,7 @@ impl Settings<'_> {
             pod_cidr: self.value("pod-cidr", values::pod_cidr)?,
             pod_network: self.value("pod-network", values::pod_network)?,
             external_ips: self.value("external-ips", values::networks)?,
+            file_service_cidr: self.file_service_cidr()?,
             cluster_domain: self.optional("cluster-domain", values::domain)?,
             secrets_on_disk: self.value("secrets-on-disk", values::is_yes)?,
             run_dir: RUN_DIR.to_owned(),
@@ -295,6 +299,26 @@ impl Settings<'_> {
             return Err(self.bad("master", &why));
         }
         Ok(master)
+    }
+
+    /// The default gives way to a pod-cidr that has addresses of it: an upgrade must not keep the agent from starting.
+    fn file_service_cidr(&self) -> Result<FileRange, BadConfig> {
+        let key = "file-service-cidr";
+        let Some(range) = self.value(key, values::service_cidr)? else {
+            return Ok(Err(
+                "file-service-cidr is none in agent.conf: name a range there, such as 10.97.0.0/16".to_owned()
+            ));
+        };
+        let pods = self.value("pod-cidr", values::pod_cidr)?;
+        match range.overlaps(pods) {
+            false => Ok(Ok(range)),
+            true if self.named(key).is_some() => {
+                Err(self.bad(key, &format!("{range} has addresses of pod-cidr {pods}")))
+            }
+            true => Ok(Err(format!(
+                "file-service-cidr {range}, the default, has addresses of pod-cidr {pods}: name another range in agent.conf"
+            ))),
+        }
     }
 
     fn page(&self) -> Result<Option<Page>, BadConfig> {

@@ -13,10 +13,11 @@ use crate::desired::assigned::Assigned;
 use crate::desired::directory::Directory;
 use crate::desired::ended::EndedPods;
 use crate::desired::file;
+use crate::desired::file_services::address_file::AddressFile;
 use crate::desired::known::Known;
 use crate::desired::last::LastAssignment;
 use crate::desired::objects::kept::{Kept, UsedRef};
-use crate::desired::together::{AllSources, together};
+use crate::desired::together::{AllSources, NameSettings, together};
 use crate::desired::unkept::Unkept;
 use crate::facts::backoff::Now;
 use crate::facts::clock::{Clock, wall_ms};
@@ -123,11 +124,15 @@ pub fn desired(config: &Config, notes: &mut Vec<String>) -> Desired {
         };
         notes.push(format!("of the master at {target} it is known what it said last"));
     }
-    let dns = ClusterNames::new(config.cluster_domain.clone(), config.cluster_dns, config.master.is_some());
+    let names = ClusterNames::new(config.cluster_domain.clone(), config.cluster_dns, config.master.is_some());
+    let settings = NameSettings { names, range: config.file_service_cidr.clone() };
+    let book = AddressFile::new(&config.data_dir, Unkept::default()).read();
     let ended = Arc::new(EndedPods::read(&config.data_dir, &config.node_name));
-    let (desired, dropped) = together(AllSources { files: Some(files), ended, view }, &dns);
-    notes.extend(dropped);
-    desired
+    let merged = together(AllSources { files: Some(files), ended, view, book }, &settings);
+    notes.extend(merged.dropped);
+    let waiting = merged.desired.file_services.iter().flat_map(|of_files| &of_files.waiting);
+    notes.extend(waiting.map(ToString::to_string));
+    merged.desired
 }
 
 /// As after a start while the master is silent.

@@ -19,7 +19,7 @@ pub fn report(node: &Value, trouble: Option<&str>, pods: &Value, remarks: &[Rema
             .flatten()
             .map(|one| pressure(&text(&one["type"]), &text(&one["message"]))),
     );
-    let lists = ["left", "unkept", "refused"].into_iter();
+    let lists = ["left", "unkept", "refused", "services"].into_iter();
     let sentences = lists.flat_map(|list| node[list].as_array().into_iter().flatten());
     problems.extend(sentences.map(&text));
     let former = node["formerNames"].as_array().into_iter().flatten();

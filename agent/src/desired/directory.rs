@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use super::file::{Good, Stamp, names, stamp, take};
 use super::inotify::{Change, Watch, hidden};
 use super::{PodName, page};
+use crate::facts::file_services::FileService;
 use crate::facts::objects::{Object, Ref};
 use crate::facts::source_state::{FilesSeen, SourceState};
 use crate::facts::uid_set::UidSet;
@@ -329,6 +330,7 @@ impl Directory {
     fn state(&mut self, whole: bool, page_unknown: bool) -> SourceState {
         let mut pods: Vec<Arc<Wanted>> = Vec::new();
         let mut objects: BTreeMap<Ref, Arc<Object>> = BTreeMap::new();
+        let mut services: Vec<FileService> = Vec::new();
         let mut complete = whole && !page_unknown;
         let mut files = FilesSeen { whole, ..FilesSeen::default() };
         files.unread.extend(page_unknown.then(|| page::NAME.to_owned()));
@@ -370,6 +372,17 @@ impl Directory {
                     Some(first) => double(first, what, "give one of them another name"),
                 }
             }
+            for service in &good.services {
+                let what = format!("Service {}/{}", service.metadata.namespace, service.metadata.name);
+                match owners.get(&what) {
+                    None => {
+                        owners.insert(what, name);
+                        let file = name.to_string_lossy().into_owned();
+                        services.push(FileService { file, service: service.clone() });
+                    }
+                    Some(first) => double(first, what, "give one of them another name"),
+                }
+            }
         }
         for text in doubles.difference(&self.doubles) {
             log::error!("{text}");
@@ -382,7 +395,7 @@ impl Directory {
         self.gone_names.retain(|(namespace, name)| !asked(namespace, name));
         files.gone = self.gone_names.clone();
         let files = Arc::new(files);
-        SourceState { pods, complete, gone: self.gone.clone(), objects, files, ..SourceState::default() }
+        SourceState { pods, complete, gone: self.gone.clone(), objects, services, files, ..SourceState::default() }
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use coracle_api::meta::Time;
+use coracle_api::service::Service;
 use serde_json::{Value, json};
 
 use super::inotify::hidden;
@@ -21,22 +22,33 @@ use crate::facts::wanted::Wanted;
 pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The kind of the kept document for several objects.
 const LIST: &str = "List";
+/// The field of that document with Services: an agent of before would take items of a kind that it does not know for
+/// pods.
+const SERVICES: &str = "services";
 
 /// The content of a manifest file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Good {
     pub pods: Vec<Arc<Wanted>>,
     pub objects: BTreeMap<Ref, Arc<Object>>,
+    pub services: Vec<Arc<Service>>,
     /// The form on the disk: the pod itself if the file has one pod and no objects, otherwise a list.
     pub document: Arc<Value>,
 }
 
 impl Good {
     fn new(pods: Vec<Value>, objects: Vec<Value>) -> Result<Good, String> {
-        let document = match pods.as_slice() {
-            [pod] if objects.is_empty() => pod.clone(),
+        let (services, objects): (Vec<Value>, Vec<Value>) =
+            objects.into_iter().partition(|object| object["kind"] == "Service");
+        let mut document = match pods.as_slice() {
+            [pod] if objects.is_empty() && services.is_empty() => pod.clone(),
             _ => json!({"kind": LIST, "items": pods.iter().chain(&objects).collect::<Vec<_>>()}),
         };
+        if !services.is_empty() {
+            document[SERVICES] = services.iter().collect();
+        }
+        let services = services.iter().map(|service| Service::read(service).map(Arc::new));
+        let services = services.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
         let objects = objects.iter().filter_map(|object| {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let kind = object_kind(object)?;
@@ -50,15 +62,18 @@ impl Good {
         let objects = objects.collect();
         let pods =
             pods.into_iter().map(|pod| Wanted::new(Source::File, pod).map(Arc::new)).collect::<Result<_, _>>()?;
-        Ok(Good { pods, objects, document: Arc::new(document) })
+        Ok(Good { pods, objects, services, document: Arc::new(document) })
     }
 
     pub fn kept(mut document: Value) -> Result<Good, String> {
+        let services = document.get_mut(SERVICES).and_then(Value::as_array_mut).map(std::mem::take);
         let items = match document["kind"].as_str() {
             Some(LIST) => document["items"].as_array_mut().map(std::mem::take).unwrap_or_default(),
             _ => vec![document],
         };
-        let (objects, pods) = items.into_iter().partition(|item| object_kind(item).is_some());
+        let (mut objects, pods): (Vec<Value>, Vec<Value>) =
+            items.into_iter().partition(|item| object_kind(item).is_some());
+        objects.extend(services.into_iter().flatten());
         Good::new(pods, objects)
     }
 }

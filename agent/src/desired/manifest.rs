@@ -6,13 +6,14 @@ use std::collections::BTreeSet;
 use coracle_api::meta::Time;
 use coracle_api::old::{Format, decode_any};
 use coracle_api::strategy::{
-    BuiltinStrategy, CLAIM, CONFIG_MAP, DAEMON_SET, DEPLOYMENT, JOB, Making, POD, REPLICA_SET, Rules, SECRET,
+    BuiltinStrategy, CLAIM, CONFIG_MAP, DAEMON_SET, DEPLOYMENT, JOB, Making, POD, REPLICA_SET, Rules, SECRET, SERVICE,
     STATEFUL_SET,
 };
 use coracle_api::types;
 use coracle_schema::yaml;
 use serde_json::{Value, json};
 
+use super::file_services::asked;
 use super::workload::{self, Workload};
 use crate::facts::hash::hash_text;
 
@@ -30,7 +31,7 @@ const TOLD_MAX: usize = 50;
 #[derive(Debug, Default, PartialEq)]
 pub struct Read {
     pub pods: Vec<Value>,
-    /// ConfigMaps, Secrets and claims, with their kind.
+    /// ConfigMaps, Secrets, claims and Services, with their kind.
     pub objects: Vec<Value>,
     /// Sentences for the log and for `check`: fields that the format does not have, keys that stand there twice.
     pub warnings: Vec<String>,
@@ -118,6 +119,10 @@ fn one(document: &Value, origin: Origin<'_>, read: &mut Read) -> Result<(), Stri
     match (api_version, kind) {
         ("v1", "ConfigMap") => read.objects.push(object(document, kind, &CONFIG_MAP, origin, &mut read.unknown)?),
         ("v1", "Secret") => read.objects.push(object(document, kind, &SECRET, origin, &mut read.unknown)?),
+        ("v1", "Service") => {
+            let whole = object(&asked::prepared(document)?, kind, &SERVICE, origin, &mut read.unknown)?;
+            read.objects.push(asked::finished(whole, document));
+        }
         ("v1", "PersistentVolumeClaim") => {
             let whole = object(document, kind, &CLAIM, origin, &mut read.unknown)?;
             read.objects.push(claim(&whole["metadata"]["namespace"], &whole["metadata"]["name"]));
@@ -142,6 +147,7 @@ const KINDS: &[(&str, &str)] = &[
     ("Pod", "v1"),
     ("ConfigMap", "v1"),
     ("Secret", "v1"),
+    ("Service", "v1"),
     ("PersistentVolumeClaim", "v1"),
     ("Deployment", "apps/v1"),
     ("ReplicaSet", "apps/v1"),
@@ -220,7 +226,7 @@ fn complete(
         now: origin.written,
         uid,
         suffix: &mut || hash_text(origin.file_name)[..5].to_owned(),
-        service_address: &mut || None,
+        service_address: &mut || Some(asked::PLACEHOLDER),
         node_port: &mut || None,
     };
     coracle_schema::default(&types, type_name, object);

@@ -7,6 +7,7 @@ pub mod assigned;
 pub mod directory;
 pub mod ended;
 pub mod file;
+pub mod file_services;
 pub mod follow;
 mod former;
 pub mod given_up;

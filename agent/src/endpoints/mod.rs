@@ -124,9 +124,15 @@ fn node(view: &View) -> Answer {
         "os": host.os_image, "kernel": host.kernel, "cpus": host.cpus, "memoryBytes": host.memory_bytes,
         "diskBytes": host.disk_bytes, "formerNames": shown.desired.former,
         "conditions": short_of(&shown), "left": shown.world.memory.left(), "unkept": view.unkept.texts(),
-        "refused": view.refusals.texts(),
+        "refused": view.refusals.texts(), "services": waiting_services(&shown),
     });
     Answer::json(StatusCode::OK, about.to_string())
+}
+
+/// The Services of files that wait, in words.
+fn waiting_services(shown: &Shown) -> Vec<String> {
+    let waiting = shown.desired.file_services.iter().flat_map(|of_files| &of_files.waiting);
+    waiting.map(ToString::to_string).collect()
 }
 
 /// The node's pressure conditions with status True; `/healthz` reports the engine's state.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use coracle_api::service::Service;
 
+use crate::facts::file_services::FileServices;
 use crate::facts::naming::{PodName, Source};
 use crate::facts::node_said::NodeSaid;
 use crate::facts::objects::Objects;
@@ -25,8 +26,10 @@ pub struct Desired {
     pub files: Arc<FilesSeen>,
     /// Names that this host's node had before, and that the API still has.
     pub former: BTreeSet<String>,
-    /// v1 Services of all namespaces, as last heard: for service variables.
+    /// v1 Services of all namespaces, as last heard, and Services of files: for service variables.
     pub services: Arc<Vec<Arc<Service>>>,
+    /// The Services of this host's files. None: the directory was not read yet.
+    pub file_services: Option<Arc<FileServices>>,
     /// How the names of new pods resolve.
     pub dns: Dns,
     /// The master's part of this node. None: unknown.

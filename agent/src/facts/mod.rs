@@ -8,6 +8,7 @@ pub mod clock;
 pub mod content;
 pub mod desired;
 pub mod engine;
+pub mod file_services;
 pub mod happening;
 pub mod hash;
 pub mod heard;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::facts::file_services::FileService;
 use crate::facts::objects::{Object, Ref};
 use crate::facts::uid_set::UidSet;
 use crate::facts::wanted::Wanted;
@@ -26,6 +27,8 @@ pub struct SourceState {
     pub former: BTreeSet<String>,
     /// Of files: the ConfigMaps, Secrets and claims that their pods may use.
     pub objects: BTreeMap<Ref, Arc<Object>>,
+    /// Of files: the Services that this host serves for their pods, in the order of the files.
+    pub services: Vec<FileService>,
     /// Of files: the pods that each file asks for.
     pub files: Arc<FilesSeen>,
 }
