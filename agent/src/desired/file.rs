@@ -123,8 +123,17 @@ pub fn names(path: &Path) -> io::Result<BTreeSet<OsString>> {
 pub(super) fn take(path: &Path, stamp: Stamp, node_name: &str) -> Result<(Good, Vec<String>), String> {
     let (text, written) = read_text(path, stamp)?;
     let file_name = path.file_name().unwrap_or_default().to_string_lossy();
-    let read = manifest::read(&text, Origin { file_name: &file_name, node_name, written })?;
-    Ok((Good::new(read.pods, read.objects)?, read.warnings))
+    let origin = Origin { file_name: &file_name, node_name, written, allow_unknown: true };
+    let words = |faults: &[manifest::Fault]| faults.iter().map(manifest::Fault::words).collect::<Vec<_>>().join("; ");
+    let entries = manifest::read(&text, origin).map_err(|faults| words(&faults))?;
+    let (mut pods, mut objects, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
+    for entry in entries {
+        let given = entry.result?;
+        pods.extend(given.pods);
+        objects.extend(given.objects);
+        warnings.extend(entry.warnings);
+    }
+    Ok((Good::new(pods, objects)?, warnings))
 }
 
 fn read_text(path: &Path, stamp: Stamp) -> Result<(String, Time), String> {
