@@ -377,8 +377,7 @@ impl Directory {
                 match owners.get(&what) {
                     None => {
                         owners.insert(what, name);
-                        let file = name.to_string_lossy().into_owned();
-                        services.push(FileService { file, service: service.clone() });
+                        services.push(FileService { file: name.to_string_lossy().into(), service: service.clone() });
                     }
                     Some(first) => double(first, what, "give one of them another name"),
                 }

@@ -45,7 +45,7 @@ impl Good {
             _ => json!({"kind": LIST, "items": pods.iter().chain(&objects).collect::<Vec<_>>()}),
         };
         if !services.is_empty() {
-            document[SERVICES] = services.iter().collect();
+            document[SERVICES] = services.clone().into();
         }
         let services = services.iter().map(|service| Service::read(service).map(Arc::new));
         let services = services.collect::<Result<_, _>>().map_err(|error| error.to_string())?;

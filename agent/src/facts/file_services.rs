@@ -21,7 +21,7 @@ pub struct FileServices {
     pub waiting: Vec<ServiceWait>,
     /// The address at which the agent answers for names because no master gives another address.
     pub dns: Option<IpAddr>,
-    /// False: no file of this host ever asked for a Service or for names. Then the kernel has no rules of theirs.
+    /// False: no file of this host ever asked for a Service or for names. Then nothing of theirs is in the kernel.
     pub ever: bool,
 }
 

@@ -117,7 +117,8 @@ impl Making {
             true => Arc::new(as_they_are(&network, &sources.node, &shown.desired.pods, &shown.statuses)),
             false => network,
         };
-        let same_cluster = Arc::ptr_eq(&self.cluster, &network.services);
+        let is_empty = self.cluster.is_empty() && network.services.is_empty();
+        let same_cluster = is_empty || Arc::ptr_eq(&self.cluster, &network.services);
         self.cluster = network.services.clone();
         let nothing = Before::default();
         let case = EndsCase {

@@ -66,7 +66,8 @@ pub fn decide(asked: &[FileService], case: &HostCase<'_>, book: &AddressBook) ->
         book.dns = true;
     }
     let dns = range.filter(|_| book.dns).and_then(|range| dns_address(*range)).map(IpAddr::V4);
-    (FileServices { services: Arc::new(services), waiting, dns, ever: !book.is_empty() }, book)
+    let ever = !book.is_empty() || (wants_names && case.range.is_ok());
+    (FileServices { services: Arc::new(services), waiting, dns, ever }, book)
 }
 
 /// `NAMESPACE/NAME`

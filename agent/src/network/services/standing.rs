@@ -11,9 +11,8 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::Arc;
 
-use super::{KernelRules, ServiceRules};
+use super::KernelRules;
 
 /// The maps and sets that say which services there are, and at which addresses and ports they are reached.
 const PLACES: [&str; 4] = ["addresses", "services", "node_ports", "firewall"];
@@ -65,13 +64,10 @@ impl<'t> StandingTable<'t> {
         if !rules.from_file {
             return false;
         }
-        let places = |part: &&Arc<ServiceRules>| {
-            let elements = part.held.elements.keys().filter(|(map, _)| PLACES.contains(map));
-            elements.map(|(map, key)| (*map, key.as_str())).collect::<Vec<_>>()
-        };
         let of_files =
             rules.parts.iter().filter(|part| rules.of_files.contains(&(part.namespace.clone(), part.name.clone())));
-        if of_files.flat_map(|part| places(&part)).any(|place| !self.elements.contains(&place)) {
+        let mut places = of_files.flat_map(|part| part.held.elements.keys()).filter(|(map, _)| PLACES.contains(map));
+        if places.any(|(map, key)| !self.elements.contains(&(*map, key.as_str()))) {
             return false;
         }
         let wanted: BTreeSet<(&str, &str)> = rules
