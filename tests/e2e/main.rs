@@ -12,6 +12,7 @@ mod cluster;
 #[cfg(feature = "clients")]
 mod crate_kube;
 mod engine;
+mod file_services;
 mod helm;
 mod images;
 mod in_cluster;
@@ -56,6 +57,7 @@ const SUITES: &[&[Test]] = &[
     secure::TESTS,
     in_cluster::TESTS,
     services::TESTS,
+    file_services::TESTS,
     CRATE_KUBE,
 ];
 

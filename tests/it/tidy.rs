@@ -97,6 +97,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("agent/src/desired/page.rs", "keeps a page of manifests of another host"),
     ("agent/src/desired/inotify.rs", "hears of manifest files that change"),
     ("agent/src/desired/objects/kept.rs", "what pods use, on this host's disk"),
+    ("agent/src/desired/file_services/address_file.rs", "the addresses of Services of files on this host's disk"),
     ("agent/src/desired/known.rs", "the services of the cluster on this host's disk"),
     ("agent/src/desired/last.rs", "the last assignment on this host's disk"),
     ("agent/src/desired/ended.rs", "which pods of files have ended, on this host's disk"),

@@ -13,6 +13,7 @@ const NOT_OF_PODS: &[(&str, &str)] = &[
     ("command/readings.rs", "asked for by root, once"),
     ("config.rs", "a file of root"),
     ("desired/ended.rs", "its own file, in a folder of root"),
+    ("desired/file_services/address_file.rs", "its own file, in a folder of root"),
     ("desired/inotify.rs", "the folder of manifests is root's"),
     ("desired/known.rs", "its own file, in a folder of root"),
     ("desired/last.rs", "its own file, in a folder of root"),
