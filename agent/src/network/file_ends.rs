@@ -53,7 +53,8 @@ pub fn file_ends(case: EndsCase<'_>) -> FileEnds {
     let mut made = FileEnds::default();
     for service in case.of_files.services.iter() {
         let service = balanced(service, case.address);
-        for (uid, pod) in of_files(case.shown).filter(|(_, pod)| selects(&service, pod)) {
+        let leads = service.spec.kind != "ExternalName" && !service.spec.selector.is_empty();
+        for (uid, pod) in of_files(case.shown).filter(|(_, pod)| leads && selects(&service, pod)) {
             let Some(status) = case.shown.statuses.get(uid) else { continue };
             let ready = is_ready(status) || is_kept(&service, status, case);
             let slice = own_slice(&service, &BTreeMap::new(), pod, case.node, PodEnd { status, ready });

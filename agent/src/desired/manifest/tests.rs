@@ -185,7 +185,7 @@ fn wrong_words_are_told_with_the_right_ones() {
         ("kind: Job\n", "apiVersion: Required value: a Job starts with apiVersion: batch/v1"),
         ("apiVersion: batch/v1beta1\nkind: CronJob\n", "a CronJob starts with apiVersion: batch/v1"),
         ("apiVersion: v1beta3\nkind: Secret\n", "a Secret starts with apiVersion: v1"),
-        ("apiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n", "kubectl apply -f"),
+        ("apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n", "kubectl apply -f"),
         ("apiVersion: cert-manager.io/v1\nkind: Certificate\n", "kind Certificate: this directory takes Pod, "),
         ("apiVersion: apps/v1\nkind: Deploymet\n", "did you mean Deployment?"),
         ("apiVersion: networking.k8s.io/v1\nkind: Ingress\n", "put it into /etc/coracle/apply"),
