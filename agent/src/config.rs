@@ -18,6 +18,7 @@ use coracle_http::client::Target;
 use coracle_program::command_line::{CommandLine, FILE_BYTES_MAX, OutputFormat, from_here};
 use coracle_program::options::{FILE, Given, Row};
 
+use crate::desired::file::ReadSettings;
 use crate::desired::file_services::decide::FileRange;
 use crate::desired::page::{Page, PageAddress};
 use crate::facts::clock::wall_ms;
@@ -36,6 +37,8 @@ const PACKAGED: &str = "/etc/coracle/agent.conf";
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     pub manifest_dir: String,
+    /// Fields of manifests that v1 does not have are left out with a warning, not refused.
+    pub allow_unknown_fields: bool,
     /// More manifests, on another host.
     pub manifest_url: Option<Page>,
     pub data_dir: String,
@@ -70,6 +73,13 @@ pub struct Config {
     pub net_raw: bool,
     pub images: images::ImageSettings,
     pub serial_pulls: bool,
+}
+
+impl Config {
+    /// How manifest files are read.
+    pub fn reading(&self) -> ReadSettings<'_> {
+        ReadSettings { node_name: &self.node_name, allow_unknown: self.allow_unknown_fields }
+    }
 }
 
 /// A parsed command line.
@@ -257,6 +267,7 @@ impl Settings<'_> {
             eviction_hard: self.value("eviction-hard", thresholds::parse)?,
             cluster_dns: self.optional("cluster-dns", values::address)?,
             manifest_dir: self.value("manifest-dir", values::folder)?,
+            allow_unknown_fields: self.value("allow-unknown-fields", values::is_yes)?,
             data_dir: self.value("data-dir", values::folder)?,
             socket: Path::new(&self.value("socket-dir", values::folder)?).join(socket),
             pod_cidr: self.value("pod-cidr", values::pod_cidr)?,
@@ -392,6 +403,8 @@ mod tests {
         let networks = run(&["--external-ips", "192.168.1.240/28, 203.0.113.7/32"]).unwrap().external_ips;
         let shown: Vec<String> = networks.iter().map(ToString::to_string).collect();
         assert_eq!((shown.join(" ").as_str(), config.external_ips.len()), ("192.168.1.240/28 203.0.113.7/32", 0));
+        let lenient = run(&["--allow-unknown-fields=yes"]).unwrap().allow_unknown_fields;
+        assert_eq!((config.allow_unknown_fields, lenient), (false, true));
         assert_eq!((config.net_raw, run(&["--net-raw=no"]).unwrap().net_raw), (true, false));
         let devices = |resource: &str, count, paths: &[&str]| {
             let paths = paths.iter().map(|path| (*path).to_owned()).collect();

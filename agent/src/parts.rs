@@ -147,8 +147,10 @@ impl Parts {
         let Parts { config, shown, view, unkept, .. } = self;
         let (files_in, files) = watch::channel(None);
         let (fetched_in, fetched) = watch::channel(());
-        let directory = Directory::open(&config.manifest_dir, &config.data_dir, &config.node_name);
-        spawn_local(directory.with_page(&config.data_dir, config.manifest_url.is_some()).follow(files_in, fetched));
+        let directory = Directory::open(&config.manifest_dir, &config.data_dir, &config.node_name)
+            .allowing_unknown(config.allow_unknown_fields)
+            .with_page(&config.data_dir, config.manifest_url.is_some());
+        spawn_local(directory.follow(files_in, fetched, self.happenings.clone()));
         if let Some(page) = config.manifest_url.clone() {
             let data_dir = config.data_dir.clone();
             spawn_local(async move { page::follow(page, &data_dir, fetched_in).await });

@@ -30,6 +30,7 @@ mod services;
 mod setups;
 mod streams;
 mod vanish;
+mod whole_files;
 mod workloads;
 
 use bed::Bed;
@@ -42,6 +43,7 @@ pub type Test = (&'static str, fn(&mut Bed));
 
 const SUITES: &[&[Test]] = &[
     manifests::TESTS,
+    whole_files::TESTS,
     life::TESTS,
     beside::TESTS,
     cluster::TESTS,

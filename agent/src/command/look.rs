@@ -16,6 +16,7 @@ use crate::desired::file;
 use crate::desired::file_services::address_file::AddressFile;
 use crate::desired::known::Known;
 use crate::desired::last::LastAssignment;
+use crate::desired::manifest::Fault;
 use crate::desired::objects::kept::{Kept, UsedRef};
 use crate::desired::together::{AllSources, NameSettings, together};
 use crate::desired::unkept::Unkept;
@@ -53,16 +54,19 @@ impl Snapshot {
 }
 
 /// Each as the agent would read it; a directory stands for the files in it.
-pub fn files(paths: &[PathBuf], node_name: &str) -> Vec<CheckedFile> {
+pub fn files(paths: &[PathBuf], config: &Config) -> Vec<CheckedFile> {
     let mut files = Vec::new();
     for path in paths {
         let names = if path.is_dir() { file::names(path) } else { Ok([path.clone().into_os_string()].into()) };
         match names {
             Ok(names) => files.extend(names.iter().map(|name| {
                 let one = if path.is_dir() { path.join(name) } else { path.clone() };
-                CheckedFile { path: one.display().to_string(), read: file::look(&one, node_name) }
+                CheckedFile { path: one.display().to_string(), read: file::look(&one, config.reading()) }
             })),
-            Err(error) => files.push(CheckedFile { path: path.display().to_string(), read: Err(error.to_string()) }),
+            Err(error) => {
+                let read = Err(vec![Fault::of_file(error.to_string())]);
+                files.push(CheckedFile { path: path.display().to_string(), read });
+            }
         }
     }
     files
@@ -103,9 +107,9 @@ pub async fn world(config: &Config) -> Result<Snapshot, String> {
 /// What files say, and what the master said last.
 pub fn desired(config: &Config, notes: &mut Vec<String>) -> Desired {
     let (files, trouble) =
-        Directory::look(&config.manifest_dir, &config.data_dir, &config.node_name, config.manifest_url.is_some());
+        Directory::look(&config.manifest_dir, &config.data_dir, config.reading(), config.manifest_url.is_some());
     notes.extend(trouble.map(|why| format!("{}: {why}", config.manifest_dir)));
-    let remarks = super::check::all(&self::files(&[PathBuf::from(&config.manifest_dir)], &config.node_name));
+    let remarks = super::check::all(&self::files(&[PathBuf::from(&config.manifest_dir)], config));
     if Path::new(&config.manifest_dir).is_dir() {
         notes.extend(remarks.iter().map(super::check::Remark::line));
     }

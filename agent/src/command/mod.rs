@@ -52,7 +52,7 @@ pub fn run(command: &Command, form: OutputFormat, config: &Config) -> ExitCode {
 
 async fn report(command: &Command, config: &Config) -> Result<Report, String> {
     Ok(match command {
-        Command::Check(files) => check::report(&check::all(&look::files(files, &config.node_name))),
+        Command::Check(files) => check::report(&check::all(&look::files(files, config))),
         Command::Plan => {
             let seen = look::world(config).await?;
             plan::report(&seen.round(), &seen.desired, &seen.world, &seen.notes)
@@ -61,7 +61,7 @@ async fn report(command: &Command, config: &Config) -> Result<Report, String> {
             let node = ask(config, "/node").await?;
             let health = ask(config, "/healthz").await?;
             let pods = ask(config, "/pods").await?;
-            let remarks = check::all(&look::files(&[PathBuf::from(&config.manifest_dir)], &config.node_name));
+            let remarks = check::all(&look::files(&[PathBuf::from(&config.manifest_dir)], config));
             let parse = |text: &str| {
                 serde_json::from_str::<Value>(text).map_err(|error| format!("the agent's answer: {error}"))
             };

@@ -33,11 +33,8 @@ pub async fn read(config: &Config, agent_answers: bool) -> Readings {
     let mut disks = vec![config.data_dir.clone()];
     disks.extend(engine.iter().map(|engine| engine.root.clone()));
     let manifests = Path::new(&config.manifest_dir);
-    let remarks = if manifests.is_dir() {
-        check::all(&look::files(&[PathBuf::from(manifests)], &config.node_name))
-    } else {
-        Vec::new()
-    };
+    let remarks =
+        if manifests.is_dir() { check::all(&look::files(&[PathBuf::from(manifests)], config)) } else { Vec::new() };
     Readings {
         root: nix::unistd::geteuid().is_root(),
         engine_at: config.docker_host.clone(),

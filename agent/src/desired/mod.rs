@@ -4,6 +4,7 @@
 //! directory (with a page of another host), master -> `SourceState` each -> `merge` -> `Desired` -> the loop
 
 pub mod assigned;
+mod complaints;
 pub mod directory;
 pub mod ended;
 pub mod file;
@@ -11,6 +12,7 @@ pub mod file_services;
 pub mod follow;
 mod former;
 pub mod given_up;
+mod good;
 pub mod heard;
 mod inotify;
 pub mod known;

@@ -7,6 +7,7 @@
 //!
 //! The order does not depend on time: a restart or a power cut changes nothing of who has a port.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -47,8 +48,18 @@ pub fn decide(asked: &[FileService], case: &HostCase<'_>, book: &AddressBook) ->
     let mut book = book.clone();
     let mut place = Place::new(case);
     let (mut services, mut waiting) = (Vec::new(), Vec::new());
+    let mut files: BTreeMap<String, &str> = BTreeMap::new();
     for FileService { file, service } in asked {
-        match place.serve(service, file, &mut book) {
+        let served = match files.entry(key(service)) {
+            Entry::Occupied(first) => {
+                Err(format!("{} asks for the same Service and comes first: give one of them another name", first.get()))
+            }
+            Entry::Vacant(new) => {
+                new.insert(file);
+                place.serve(service, file, &mut book)
+            }
+        };
+        match served {
             Ok(service) => services.push(service),
             Err(why) => {
                 let (namespace, name) = (service.metadata.namespace.clone(), service.metadata.name.clone());
@@ -366,5 +377,9 @@ mod tests {
         let words = "service default/two of b.yaml waits: port 80/TCP of this host is taken: service default/one of \
                      a.yaml has it; give one of them another port";
         assert_eq!(waits(&decided), [words]);
+        let asked = [of_file("a.yaml", "one", spec()), of_file("b.yaml", "one", spec())];
+        let same = "service default/one of b.yaml waits: a.yaml asks for the same Service and comes first: give one of \
+                    them another name";
+        assert_eq!(waits(&Bed::default().decide(&asked, &AddressBook::default()).0), [same]);
     }
 }

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use text::{Document, Room};
 
+pub use crate::facts::source_state::Fault;
 pub(super) use kinds::derived_uid;
 
 /// What a file without a namespace means.
@@ -56,7 +57,7 @@ impl Entry {
 
     /// Whether objects of its kind may ask for pods here, or for what pods need.
     pub fn may_ask_for_pods(&self) -> bool {
-        kinds::KINDS.iter().any(|(kind, _)| *kind == self.kind)
+        self.kind != "Service" && kinds::KINDS.iter().any(|(kind, _)| *kind == self.kind)
     }
 
     /// Why it is not taken.
@@ -72,33 +73,6 @@ pub struct Given {
     pub pods: Vec<Value>,
     /// ConfigMaps, Secrets, claims and Services, with their kind.
     pub objects: Vec<Value>,
-}
-
-/// Why a file, or an object of the file, is not taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// The line at which the object begins. None: the text says the line, or there is none.
-    pub line: Option<usize>,
-    /// `Deployment default/web`. None: it is about the whole file.
-    pub object: Option<String>,
-    pub text: String,
-}
-
-impl Fault {
-    pub fn of_file(text: impl Into<String>) -> Fault {
-        Fault { line: None, object: None, text: text.into() }
-    }
-
-    /// `Deployment default/web (line 12): spec.replicas: ...`
-    pub fn words(&self) -> String {
-        let place = match (&self.object, self.line) {
-            (Some(object), Some(line)) => format!("{object} (line {line}): "),
-            (Some(object), None) => format!("{object}: "),
-            (None, Some(line)) => format!("line {line}: "),
-            (None, None) => String::new(),
-        };
-        format!("{place}{}", self.text)
-    }
 }
 
 /// The objects of a file. The error: it is unknown which objects the file has.
@@ -125,7 +99,8 @@ pub fn read(text: &str, origin: Origin<'_>) -> Result<Vec<Entry>, Vec<Fault>> {
     Ok(entries)
 }
 
-/// The object of a document, and whether it is sure that it is this object and no other. The error: there is no telling.
+/// The object of a document, and whether it is sure that it is this object and no other. The error: there is no
+/// telling.
 fn entry(document: &Document<'_>, origin: Origin<'_>, room: &mut Room) -> Result<(Entry, bool), String> {
     let (kind, namespace, name) = kinds::identity(&document.value, origin.file_name)?;
     let mut seen = strict::Seen::default();

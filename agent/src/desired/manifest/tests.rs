@@ -93,7 +93,7 @@ fn mistakes_say_where_and_what_to_do() {
         &["line 5", "v1beta9"],
     );
     refused("version: v1beta2\nid: a\n--- {id: b}\n", &["a second document begins"]);
-    refused("apiVersion: batch/v1\nkind: CronJob\n", &["kubectl create -f"]);
+    refused("apiVersion: batch/v1\nkind: CronJob\n", &["CronJob"]);
     refused("apiVersion: v1\nkind: Service\n", &["spec.selector"]);
     refused("# nothing\n---\n", &["empty"]);
     let twice = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
@@ -134,8 +134,8 @@ fn of_two_keys_the_last_one_counts() {
         &format!("{head}  containers: [{{name: c, image: x}}]\n  containers:\n  - {{name: c, image: v, image: z}}\n"),
         "z",
         &[
-            "spec.containers (line 8): it stands there twice: the last one counts",
             "spec.containers[0].image (line 9): it stands there twice: the last one counts",
+            "spec.containers (line 8): it stands there twice: the last one counts",
         ],
     );
     check(
@@ -273,13 +273,14 @@ fn a_field_that_is_unknown_is_refused_with_its_line_and_the_one_that_was_meant()
         &["Pod default/a (line 3): spec.containers[0].comand (line 10): unknown; did you mean command?"],
     );
     refused(
-        &format!("{head}  - name: c\n    image: x\n    image: y\n"),
+        &format!("{head}  - name: c\n    image: x\n    image: w\n"),
         &["Pod default/a (line 3): spec.containers[0].image (line 10): it stands there twice"],
     );
     refused(&format!("{head}  - {{name: c, image: x, colour: red}}\n"), &["colour (line 8): unknown: no field"]);
-    let deployment = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: apps/v1\n  kind: Deployment\n  metadata: {name: \
-                          w}\n  spec:\n    replica: 2\n    selector: {matchLabels: {a: b}}\n    template:\n      metadata: {labels: \
-                          {a: b}}\n      spec:\n        containers:\n        - name: c\n          image: x\n          port: []\n";
+    let deployment = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: apps/v1\n  kind: Deployment\n  \
+                      metadata: {name: w}\n  spec:\n    replica: 2\n    selector: {matchLabels: {a: b}}\n    \
+                      template:\n      metadata: {labels: {a: b}}\n      spec:\n        containers:\n        \
+                      - name: c\n          image: x\n          port: []\n";
     refused(
         deployment,
         &[
@@ -302,7 +303,8 @@ fn the_forms_of_2014_are_warned_of() {
 fn an_object_that_is_refused_hides_no_other() {
     let pod = |name: &str, more: &str| {
         format!(
-            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: c, image: x{more}}}]}}\n"
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\n\
+             spec: {{containers: [{{name: c, image: x{more}}}]}}\n"
         )
     };
     let of = |text: &str| -> Vec<(String, usize, bool)> {
@@ -310,13 +312,13 @@ fn an_object_that_is_refused_hides_no_other() {
     };
     let entry = |key: &str, line: usize, taken: bool| (key.to_owned(), line, taken);
     let text = format!(
-        "{}---\n{}---\nkind: Ingress\napiVersion: networking.k8s.io/v1\nmetadata: {{name: i, namespace: n}}\n",
+        "{}---\n{}---\nkind: Ingress\napiVersion: networking.k8s.io/v1\nmetadata: {{name: i, namespace: shop}}\n",
         pod("a", ""),
         pod("b", ", comand: [x]")
     );
     assert_eq!(
         of(&text),
-        [entry("Pod default/a", 1, true), entry("Pod default/b", 6, false), entry("Ingress n/i", 11, false)]
+        [entry("Pod default/a", 1, true), entry("Pod default/b", 6, false), entry("Ingress shop/i", 11, false)]
     );
     let twice = format!("{0}---\n{0}---\n{1}", pod("a", ""), pod("b", ""));
     assert_eq!(
@@ -342,5 +344,5 @@ fn where_it_is_unknown_which_object_is_meant_nothing_of_the_file_counts() {
     check(&format!("apiVersion: v1\nkind: pod\nmetadata: {{name: b}}\n{spec}"), "did you mean Pod?");
     check("apiVersion: v1\nkind: [x]\n", "kind");
     check("just a text\n", "map");
-    check("a: [\n", "line 7");
+    check("a: [\n", "line 6");
 }
