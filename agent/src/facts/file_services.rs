@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use coracle_api::service::Service;
+use coracle_keeper::problem::{Problem, Subject};
 
 /// A Service, and the manifest file that asks for it.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +34,15 @@ pub struct ServiceWait {
     pub file: String,
     /// What is in the way, and what to do.
     pub why: String,
+}
+
+impl ServiceWait {
+    /// For `status`, metrics and `notify`.
+    pub fn problem(&self) -> Problem {
+        let subject = Subject::new("service", &self.namespace, &self.name);
+        let what = format!("the Service of {} is not served", self.file);
+        Problem { why: self.why.clone(), ..Problem::new("ServiceWaits", subject, what) }
+    }
 }
 
 impl fmt::Display for ServiceWait {
