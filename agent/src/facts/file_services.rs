@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use coracle_api::service::Service;
-use coracle_keeper::problem::{Problem, Subject};
+use coracle_keeper::problem::{Problem, Severity, Subject};
 
 /// A Service, and the manifest file that asks for it.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,9 +39,16 @@ pub struct ServiceWait {
 impl ServiceWait {
     /// For `status`, metrics and `notify`.
     pub fn problem(&self) -> Problem {
-        let subject = Subject::new("service", &self.namespace, &self.name);
-        let what = format!("the Service of {} is not served", self.file);
-        Problem { why: self.why.clone(), ..Problem::new("ServiceWaits", subject, what) }
+        let (namespace, name) = (self.namespace.clone(), self.name.clone());
+        Problem {
+            severity: Severity::Problem,
+            reason: "ServiceWaits".to_owned(),
+            subject: Subject { kind: "service".to_owned(), namespace, name },
+            what: format!("the Service of {} is not served", self.file),
+            why: self.why.clone(),
+            advice: String::new(),
+            since: None,
+        }
     }
 }
 
