@@ -112,8 +112,10 @@ impl Parts {
         let names = ClusterNames::new(config.cluster_domain.clone(), config.cluster_dns, config.master.is_some());
         let address = names.of_cluster(&[], None).map(|dns| dns.address);
         let zone = Arc::new(Zone::new(&names.domain(&[]), &[]));
+        let (former_names, former) = watch::channel(Arc::new(ServedZone { zone: zone.clone(), address: None }));
         let (names_in, zone) = watch::channel(Arc::new(ServedZone { zone, address }));
         let teller = (config.node_name.clone(), happenings.clone());
+        spawn_local(dns::serve::run(former, self.pods.clone(), teller.clone()));
         spawn_local(dns::serve::run(zone, self.pods.clone(), teller));
         let (ports_in, ports) = watch::channel(Arc::default());
         spawn_local(health_ports::run(ports, happenings.clone()));
@@ -135,7 +137,7 @@ impl Parts {
             outer: outer::Outer { allowed: config.external_ips.clone(), ..Default::default() },
             ..Default::default()
         };
-        let servers = balance::Servers { rules: rules_in, names: names_in, ports: ports_in };
+        let servers = balance::Servers { rules: rules_in, names: names_in, former_names, ports: ports_in };
         let (address, pods) = (self.address.clone(), self.pods.clone());
         let host = balance::BalancedHost { names: names.clone(), here, address, pods };
         spawn_local(balance::run(served, host, servers, happenings.clone()));

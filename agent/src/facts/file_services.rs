@@ -22,6 +22,8 @@ pub struct FileServices {
     pub waiting: Vec<ServiceWait>,
     /// The address at which the agent answers for names because no master gives another address.
     pub dns: Option<IpAddr>,
+    /// The same address, since a master or the configuration gives another one: pods that run still ask there.
+    pub former_dns: Option<IpAddr>,
     /// False: no file of this host ever asked for a Service or for names. Then nothing of theirs is in the kernel.
     pub ever: bool,
 }

@@ -24,6 +24,8 @@ pub struct ServedServices {
     pub from_disk: bool,
     /// Where the agent answers for names.
     pub dns: Option<IpAddr>,
+    /// And where pods ask that started before a master gave that address.
+    pub former_dns: Option<IpAddr>,
     /// Services of files, by namespace and name.
     pub of_files: BTreeSet<(String, String)>,
 }
@@ -35,7 +37,8 @@ impl ServedServices {
         Arc::ptr_eq(&self.services, &other.services)
             && self.slices.len() == other.slices.len()
             && self.slices.iter().zip(&other.slices).all(same)
-            && (self.from_disk, self.dns, &self.of_files) == (other.from_disk, other.dns, &other.of_files)
+            && (self.from_disk, &self.of_files) == (other.from_disk, &other.of_files)
+            && (self.dns, self.former_dns) == (other.dns, other.former_dns)
     }
 }
 

@@ -30,6 +30,8 @@ use crate::network::services::{self, KernelRules, Pieces, RuleHost};
 pub struct Servers {
     pub rules: watch::Sender<Option<KernelRules>>,
     pub names: watch::Sender<Arc<ServedZone>>,
+    /// At the address of before a master gave another one.
+    pub former_names: watch::Sender<Arc<ServedZone>>,
     pub ports: watch::Sender<Arc<HealthPorts>>,
 }
 
@@ -84,6 +86,18 @@ impl Names {
     }
 }
 
+/// `zone`: None where every name still has the same records.
+fn serve_names(served: &watch::Sender<Arc<ServedZone>>, zone: Option<&Arc<Zone>>, address: Option<IpAddr>) {
+    served.send_if_modified(|was| {
+        let differs = zone.is_some() || was.address != address;
+        if differs {
+            let zone = zone.unwrap_or(&was.zone).clone();
+            *was = Arc::new(ServedZone { zone, address });
+        }
+        differs
+    });
+}
+
 /// Ends with its sources. A service that does not get all it asks for is told once.
 pub async fn run(
     mut served: watch::Receiver<Served>,
@@ -104,14 +118,8 @@ pub async fn run(
             let node: Option<IpAddr> = address.borrow_and_update().parse().ok();
             here.outer.look(&network.services, network.dns, node, taken.found.clone());
             let zone = names.changed(dns.domain(&network.services), &groups).map(Arc::new);
-            servers.names.send_if_modified(|was| {
-                let differs = zone.is_some() || was.address != network.dns;
-                if differs {
-                    let zone = zone.unwrap_or_else(|| was.zone.clone());
-                    *was = Arc::new(ServedZone { zone, address: network.dns });
-                }
-                differs
-            });
+            serve_names(&servers.names, zone.as_ref(), network.dns);
+            serve_names(&servers.former_names, zone.as_ref(), network.former_dns);
             let ports = health_ports::ports(&groups, &here);
             servers.ports.send_if_modified(|was| {
                 let differs = **was != ports;

@@ -147,6 +147,7 @@ impl Making {
             slices: network.slices.iter().chain(&self.ends.slices).cloned().collect(),
             from_disk,
             dns: sources.names.of_cluster(&network.services, of_files.dns).map(|dns| dns.address),
+            former_dns: of_files.former_dns,
             of_files: names.collect::<BTreeSet<_>>(),
         })
     }

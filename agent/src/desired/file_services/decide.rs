@@ -72,13 +72,13 @@ pub fn decide(asked: &[FileService], case: &HostCase<'_>, book: &AddressBook) ->
         wanted.name.source == Source::File && !wanted.pod.spec.host_network && !wanted.pod.status.terminal()
     };
     let wants_names = !asked.is_empty() || case.pods.values().filter(of_files).count() >= PODS_WITH_NAMES_MIN;
-    let range = case.range.as_ref().ok().filter(|_| !case.has_dns);
-    if range.is_some_and(|range| wants_names && overlap(*range, case.networks).is_none()) {
-        book.dns = true;
-    }
-    let dns = range.filter(|_| book.dns).and_then(|range| dns_address(*range)).map(IpAddr::V4);
+    let range = case.range.as_ref().ok();
+    let is_free = range.is_some_and(|range| overlap(*range, case.networks).is_none());
+    book.dns |= !case.has_dns && wants_names && is_free;
+    let own = range.filter(|_| book.dns).and_then(|range| dns_address(*range)).map(IpAddr::V4);
+    let (dns, former_dns) = if case.has_dns { (None, own) } else { (own, None) };
     let ever = !book.is_empty() || (wants_names && case.range.is_ok());
-    (FileServices { services: Arc::new(services), waiting, dns, ever }, book)
+    (FileServices { services: Arc::new(services), waiting, dns, former_dns, ever }, book)
 }
 
 /// `NAMESPACE/NAME`
@@ -299,10 +299,14 @@ mod tests {
         check(&one, &outside, &new, dns);
         // Pods that run ask there.
         check(&one, &[], &two.decide(&[], &new).1, dns);
+        let two_book = two.decide(&[], &new).1;
         let lan = Cidr::parse("10.97.3.0/24").unwrap();
         check(&Bed { networks: vec![("eth0".to_owned(), lan)], ..two }, &[], &new, None);
         let of_master = Bed { has_dns: true, ..Bed::default() };
         check(&of_master, &outside, &new, None);
+        // A master that came later gives another address: pods that run still ask at the first one.
+        let later = of_master.decide(&[], &two_book).0;
+        assert_eq!((later.dns, later.former_dns), (None, dns.map(|text| text.parse().unwrap())));
         let off = of_master.decide_in(&Err("file-service-cidr is none".to_owned()), &outside, &new).0;
         assert_eq!(waits(&off), ["service default/x of f waits: file-service-cidr is none"]);
         assert!(!off.ever && off.dns.is_none());
