@@ -316,9 +316,7 @@ impl Settings<'_> {
     fn file_service_cidr(&self) -> Result<FileRange, BadConfig> {
         let key = "file-service-cidr";
         let Some(range) = self.value(key, values::service_cidr)? else {
-            return Ok(Err(
-                "file-service-cidr is none in agent.conf: name a range there, such as 10.97.0.0/16".to_owned()
-            ));
+            return Ok(Err("file-service-cidr is none in agent.conf: name a range there".to_owned()));
         };
         let pods = self.value("pod-cidr", values::pod_cidr)?;
         match range.overlaps(pods) {
@@ -327,7 +325,8 @@ impl Settings<'_> {
                 Err(self.bad(key, &format!("{range} has addresses of pod-cidr {pods}")))
             }
             true => Ok(Err(format!(
-                "file-service-cidr {range}, the default, has addresses of pod-cidr {pods}: name another range in agent.conf"
+                "file-service-cidr {range}, the default, has addresses of pod-cidr {pods}: name another range in \
+                 agent.conf"
             ))),
         }
     }

@@ -162,7 +162,8 @@ fn beside_a_master(bed: &mut Bed) {
     drop_one(bed, "s", &service("s", json!({})));
     drop_one(bed, "own", &service("own", json!({})));
     bed.until("a pod finds a Service of a file", |bed| asked_by_pod(bed, "s:7"));
-    let posted = json!({"metadata": {"name": "s"}, "spec": {"selector": {"app": "say"}, "ports": [{"port": 27, "targetPort": 7}]}});
+    let spec = json!({"selector": {"app": "say"}, "ports": [{"port": 27, "targetPort": 7}]});
+    let posted = json!({"metadata": {"name": "s"}, "spec": spec});
     bed.post("/api/v1/namespaces/default/services", &posted.to_string());
     bed.until("the Service of the API counts", |bed| asked_by_pod(bed, "s:27"));
     bed.until("status says so", |bed| {

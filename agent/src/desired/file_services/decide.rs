@@ -323,7 +323,10 @@ mod tests {
             }
         };
         let node_port = |port: u16| json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]});
-        let balanced = |port: u16, protocol: &str| json!({"type": "LoadBalancer", "ports": [{"port": port, "protocol": protocol}]});
+        let balanced = |port: u16, protocol: &str| {
+            let ports = json!([{"port": port, "protocol": protocol}]);
+            json!({"type": "LoadBalancer", "ports": ports})
+        };
         let container = |port: Value| json!({"containers": [{"name": "c", "ports": [port]}]});
         let bed = Bed {
             cluster: vec![
