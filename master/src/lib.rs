@@ -7,6 +7,7 @@
 pub mod admit;
 mod adoption;
 pub mod agents;
+pub mod applied;
 pub mod audit;
 pub mod authenticate;
 pub mod authorize;
@@ -45,6 +46,7 @@ pub mod usage;
 use crate::admit::AdmissionOptions;
 use crate::adoption::Adoption;
 use crate::agents::Agents;
+use crate::applied::{Applied, Prepared};
 use crate::audit::Audit;
 use crate::authenticate::Authenticator;
 use crate::authenticate::outside::Outside;
@@ -65,9 +67,10 @@ use coracle_api::kinds::{Kind, KindConflict, Kinds};
 use coracle_api::meta::Resource;
 use coracle_api::strategy::namespace::SYSTEM;
 use coracle_http::network;
-use coracle_http::{Limits, LocalLimits, local, system};
+use coracle_http::{Limits, LocalLimits, Request, local, system};
 use coracle_program::notify::notify;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -77,6 +80,8 @@ pub struct Master {
     store: FlatStore,
     registry: Arc<Registry>,
     control: Control,
+    /// None: there is no `apply-dir`.
+    applied: Option<Applied>,
     doors: Doors,
     keys: Option<Arc<ClusterKeys>>,
     audit: Arc<Audit>,
@@ -145,10 +150,15 @@ pub fn start(config: &Config) -> Result<Master, String> {
     gate.tell_files("EditedFile", &edits, control::now(Instant::now()));
     let (wakes, inbox) = control::wakes();
     follow(&wakes, (&registry, &adoption, &authenticator), keys.as_ref());
+    let prepared = match config.apply_dir.as_ref().filter(|_| is_writable).map(|_| applied::prepare(&registry)) {
+        Some(prepared) => Some(prepared.map_err(|error| format!("apply-dir: {error}"))?),
+        None => None,
+    };
     let names = config.clone();
     let upkeep = Upkeep::new(store.clone(), adoption.clone(), &config.data_dir)
         .holding(keys.clone(), Box::new(move || server_names(&names)))
-        .sealing(config.encryption_key.clone(), sealing);
+        .sealing(config.encryption_key.clone(), sealing)
+        .applying(prepared.as_ref().map(|prepared| prepared.told.clone()));
     let audit = Audit::start(config.audit.clone());
     let audit = Arc::new(audit.map_err(|error| format!("start the thread of the audit log: {error}"))?);
     let (state, hearing) = (Arc::<SecureState>::default(), wakes.clone());
@@ -161,6 +171,7 @@ pub fn start(config: &Config) -> Result<Master, String> {
         .heard_by(Box::new(move |key| hearing.hear(key)))
         .giving_back_what_a_start_took();
     let (theirs, serve) = (keys.clone(), Arc::new(serve));
+    let serving = serve.clone();
     let doors = Doors::open(DoorParts { config, plain: listener, serve, authenticator, keys: theirs, agents, state })?;
     if is_writable && !adoption.is_first {
         furnish(&registry, &adoption);
@@ -173,11 +184,27 @@ pub fn start(config: &Config) -> Result<Master, String> {
             return Err(format!("start the controllers: {error}"));
         }
     };
+    let applied = prepared.zip(config.apply_dir.as_deref());
+    let applied = applied.map(|(prepared, directory)| apply(directory, &registry, serving, prepared)).transpose();
+    let applied = match applied {
+        Ok(applied) => applied,
+        Err(why) => {
+            doors.stop();
+            return Err(why);
+        }
+    };
     log::info!(
         "serving on {socket}{}",
         doors.plain_address().map(|address| format!(" and http://{address}")).unwrap_or_default()
     );
-    Ok(Master { store, registry, control, doors, keys, audit })
+    Ok(Master { store, registry, control, applied, doors, keys, audit })
+}
+
+/// Starts what applies the files of a directory. It reads the directory in a thread of its own: nobody who asks waits.
+fn apply(directory: &Path, registry: &Arc<Registry>, serve: Arc<Serve>, prepared: Prepared) -> Result<Applied, String> {
+    let serving = Box::new(move |request: &Request| serve.answer(request));
+    let started = Applied::start(directory, registry.clone(), serving, prepared);
+    started.map_err(|error| format!("start the thread of apply-dir: {error}"))
 }
 
 /// Opens the store, and what decides about its objects.
@@ -355,6 +382,7 @@ impl Master {
     /// Requests in flight are answered, watches end, the audit log has its last lines, and the store is closed.
     pub fn stop(self) {
         self.doors.stop();
+        drop(self.applied);
         drop(self.control);
         self.audit.flush();
         self.keys.iter().for_each(|keys| keys.stopped());

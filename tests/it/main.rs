@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod address;
+mod applied;
 mod api_v1;
 mod api_v1beta1;
 mod circles;
