@@ -159,9 +159,12 @@ fn mode(path: &Path, mode: u32) {
 #[test]
 fn edits_are_applied_and_files_that_did_not_change_write_nothing() {
     let mut place = Place::new();
-    place.put("shop/all.yaml", &format!("{}---\napiVersion: v1\nkind: Namespace\nmetadata: {{name: shop}}\n", {
-        "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: shop}\n"
-    }));
+    place.put(
+        "shop/all.yaml",
+        &format!("{}---\napiVersion: v1\nkind: Namespace\nmetadata: {{name: shop}}\n", {
+            "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: shop}\n"
+        }),
+    );
     place.put("a.yaml", &maps(&["a", "b"], "1"));
     place.await_value("a", "1");
     place.await_that("a namespace comes before what is in it", |place| {

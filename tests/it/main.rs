@@ -4,9 +4,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod address;
-mod applied;
 mod api_v1;
 mod api_v1beta1;
+mod applied;
 mod circles;
 mod cluster;
 mod cluster_keys;

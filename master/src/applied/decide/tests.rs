@@ -427,7 +427,7 @@ fn judge(bench: &Bench, decision: &Decision) {
 fn whatever_happens_nothing_goes_that_is_wanted() {
     let (mut removed, mut awaited, mut held) = (0, 0, 0);
     for seed in 1..=40 {
-        let (mut dice, mut bench) = (Dice(seed * 0x9e37_79b9_7f4a_7c15), Bench::new());
+        let (mut dice, mut bench) = (Dice(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed)), Bench::new());
         for round in 0..60 {
             happens(&mut bench, &mut dice, round);
             let decision = bench.decide();
