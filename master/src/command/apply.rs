@@ -15,6 +15,10 @@ use std::path::Path;
 
 pub fn run(config: &Config, deed: ApplyDeed) -> Result<Outcome, String> {
     let told: Value = serde_json::from_str(&page(config, "GET", APPLIED)?).map_err(|error| error.to_string())?;
+    if told["directory"].is_null() && matches!(deed, ApplyDeed::Mark { .. }) {
+        // The unit asks at each start.
+        return Ok(Outcome::good("the master applies no directory: nothing is to be marked".to_owned()));
+    }
     if told["directory"].is_null() {
         return Err("the master applies no directory: set apply-dir in its configuration".to_owned());
     }
