@@ -187,7 +187,7 @@ fn edits_are_applied_and_files_that_did_not_change_write_nothing() {
     assert_eq!(place.ask("DELETE", &format!("{MAPS}/b"), &Value::Null).0, 200);
     place.put("a.yaml", &maps(&["a", "b"], "2"));
     place.restart();
-    assert!(place.has_problem("DeletedByHand", "b"), "{:#}", place.told());
+    place.await_that("the deletion is told", |place| place.has_problem("DeletedByHand", "b"));
     let revision = place.revision();
     place.put("a.yaml", &maps(&["a", "b"], "2"));
     fs::write(place.directory().join("README.md"), "no manifest").expect("ours");
