@@ -70,7 +70,6 @@ use coracle_http::network;
 use coracle_http::{Limits, LocalLimits, Request, local, system};
 use coracle_program::notify::notify;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -150,10 +149,7 @@ pub fn start(config: &Config) -> Result<Master, String> {
     gate.tell_files("EditedFile", &edits, control::now(Instant::now()));
     let (wakes, inbox) = control::wakes();
     follow(&wakes, (&registry, &adoption, &authenticator), keys.as_ref());
-    let prepared = match config.apply_dir.as_ref().filter(|_| is_writable).map(|_| applied::prepare(&registry)) {
-        Some(prepared) => Some(prepared.map_err(|error| format!("apply-dir: {error}"))?),
-        None => None,
-    };
+    let prepared = prepare_apply(config, &registry, is_writable)?;
     let names = config.clone();
     let upkeep = Upkeep::new(store.clone(), adoption.clone(), &config.data_dir)
         .holding(keys.clone(), Box::new(move || server_names(&names)))
@@ -177,17 +173,11 @@ pub fn start(config: &Config) -> Result<Master, String> {
         furnish(&registry, &adoption);
     }
     // Last: they keep a processor busy for a while, and nobody who asks waits for them.
-    let control = match Control::start(shared, gate, (wakes, inbox)) {
-        Ok(control) => control,
-        Err(error) => {
-            doors.stop();
-            return Err(format!("start the controllers: {error}"));
-        }
-    };
-    let applied = prepared.zip(config.apply_dir.as_deref());
-    let applied = applied.map(|(prepared, directory)| apply(directory, &registry, serving, prepared)).transpose();
-    let applied = match applied {
-        Ok(applied) => applied,
+    let control = Control::start(shared, gate, (wakes, inbox));
+    let control = control.map_err(|error| format!("start the controllers: {error}"));
+    let begun = control.and_then(|control| Ok((control, apply(config, &registry, serving, prepared)?)));
+    let (control, applied) = match begun {
+        Ok(begun) => begun,
         Err(why) => {
             doors.stop();
             return Err(why);
@@ -200,11 +190,23 @@ pub fn start(config: &Config) -> Result<Master, String> {
     Ok(Master { store, registry, control, applied, doors, keys, audit })
 }
 
-/// Starts what applies the files of a directory. It reads the directory in a thread of its own: nobody who asks waits.
-fn apply(directory: &Path, registry: &Arc<Registry>, serve: Arc<Serve>, prepared: Prepared) -> Result<Applied, String> {
+/// What is told of `apply-dir`, where there is one and the store takes writes.
+fn prepare_apply(config: &Config, registry: &Registry, is_writable: bool) -> Result<Option<Prepared>, String> {
+    let prepared = (config.apply_dir.is_some() && is_writable).then(|| applied::prepare(registry)).transpose();
+    prepared.map_err(|error| format!("apply-dir: {error}"))
+}
+
+/// Starts the thread of `apply-dir`. The thread reads the directory: no client waits for that.
+fn apply(
+    config: &Config,
+    registry: &Arc<Registry>,
+    serve: Arc<Serve>,
+    prepared: Option<Prepared>,
+) -> Result<Option<Applied>, String> {
+    let Some((prepared, directory)) = prepared.zip(config.apply_dir.as_deref()) else { return Ok(None) };
     let serving = Box::new(move |request: &Request| serve.answer(request));
     let started = Applied::start(directory, registry.clone(), serving, prepared);
-    started.map_err(|error| format!("start the thread of apply-dir: {error}"))
+    started.map(Some).map_err(|error| format!("start the thread of apply-dir: {error}"))
 }
 
 /// Opens the store, and what decides about its objects.

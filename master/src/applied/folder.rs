@@ -1,8 +1,8 @@
 //! Reads `apply-dir`: which files are there, whether they may be taken, and what they say. A file that has not changed
 //! is not read again.
 //!
-//! What lies there is applied with every right, so it is root's or the master's own, down from the directory itself, and
-//! nobody else may write there. A link leads out of that and is not followed.
+//! Files are applied with every right. So files and folders belong to root or to the master's own user, down from the
+//! directory itself, and no other user may write them. A link leads elsewhere and is not followed.
 
 use super::hearing::Hearing;
 use super::inventory::digest;

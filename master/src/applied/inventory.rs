@@ -1,5 +1,5 @@
-//! What was applied, and from which file: ConfigMaps in namespace `kube-system`, so that it is as durable as the objects
-//! themselves and in each backup. PURE.
+//! The objects that were applied, and the file of each: ConfigMaps in namespace `kube-system`. They are as durable as
+//! the objects themselves, and in each backup. PURE.
 //!
 //!     coracle-apply            the inventory itself: its uid stands in the mark of the directory
 //!     coracle-apply-DIGEST     the objects of one file, a line each: `DIGEST UID RESOURCE NAMESPACE NAME`

@@ -4,8 +4,8 @@
 //!     inventory (ConfigMaps) ───┼─► decide(&Seen) -> Decision ──► ask: PATCH and DELETE, through `serve`
 //!     store ────────────────────┘
 //!
-//! A thread of its own (`run`) looks when `hearing` has heard of a change, and sleeps otherwise. `told` is what `status`
-//! and the commands of a person see of it.
+//! A thread of its own (`run`) looks when `hearing` has heard of a change, and sleeps otherwise. `status` and the
+//! commands of a person see `told`.
 
 mod ask;
 mod decide;

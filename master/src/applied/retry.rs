@@ -11,6 +11,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(600);
 /// The shortest pause between two tries that a change elsewhere asks for.
 const PAUSE_AFTER_CHANGE: Duration = Duration::from_secs(3);
 
+/// The beginnings of messages about documents that do not fit their kind.
+const UNTYPED: [&str; 2] = ["failed to create typed patch object", "failed to convert new object"];
+
 /// A failure with its tries. Times are uptimes of the thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Try {
@@ -48,6 +51,10 @@ pub fn failure(reply: &Reply, key: &Key, digest: &str, path: &str) -> (Failure, 
             ),
             false,
         ),
+        // Kubernetes answers 500 to a field that the kind does not have.
+        500 if UNTYPED.iter().any(|words| message.starts_with(words)) => {
+            ("ObjectRefused", message, "mend it in its file".to_owned(), false)
+        }
         400 | 405 | 406 | 413 | 415 | 422 => ("ObjectRefused", message, "mend it in its file".to_owned(), false),
         403 if message.contains("exceeded quota") => {
             ("QuotaExceeded", message, format!("kubectl describe quota -n {}", key.namespace), true)
@@ -75,6 +82,8 @@ mod tests {
         check(409, json!({"message": "m", "details": {"causes": [cause]}}), "FieldConflict", false);
         check(409, json!({"message": "m"}), "ApplyFailed", true);
         check(400, json!({"message": "unknown field \"spec.x\""}), "ObjectRefused", false);
+        check(500, json!({"message": "failed to create typed patch object (a): x"}), "ObjectRefused", false);
+        check(500, json!({"message": "no space"}), "ApplyFailed", true);
         check(422, json!({}), "ObjectRefused", false);
         check(403, json!({"message": "exceeded quota: q"}), "QuotaExceeded", true);
         check(403, json!({"message": "it is being terminated"}), "ApplyFailed", true);

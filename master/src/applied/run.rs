@@ -20,8 +20,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Whoever changes several files is done when nothing has changed for so long: then objects are removed. A checkout on a
-/// slow card writes one file after the other.
+/// Objects are removed when the directory has not changed for so long. A checkout on a slow card writes one file after
+/// the other.
 pub const QUIET: Duration = Duration::from_secs(5);
 /// After so long it is tried again to write the inventory, or to remove an object.
 const AGAIN: Duration = Duration::from_secs(30);

@@ -77,7 +77,8 @@ fn mark(told: &Value, anyway: bool) -> Result<String, String> {
     if !missing.is_empty() && !anyway {
         return Err(format!(
             "{}: it is not marked: files are missing in it from which objects were applied, so it may be another \
-             directory; if it is the right one, and they were taken away on purpose: coracle-master apply --mark --yes\n    {}",
+             directory; if it is the right one, and they were taken away on purpose: \
+             coracle-master apply --mark --yes\n    {}",
             directory.display(),
             missing.join("\n    ")
         ));
