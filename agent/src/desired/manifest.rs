@@ -109,7 +109,15 @@ fn one(document: &Value, origin: Origin<'_>, read: &mut Read) -> Result<(), Stri
         read.take(workload::count(workload, &whole)?.saturating_mul(weight(&whole["spec"])))?;
         let (pods, claims) = workload::pods(workload, &whole)?;
         let namespace = &whole["metadata"]["namespace"];
-        read.objects.extend(claims.iter().map(|name| claim(namespace, &json!(name))));
+        let own = whole["metadata"]["name"].as_str().unwrap_or_default();
+        read.objects.extend(claims.iter().map(|name| {
+            let mut templates = whole["spec"]["volumeClaimTemplates"].as_array().into_iter().flatten();
+            let made = |template: &&Value| {
+                template["metadata"]["name"].as_str().is_some_and(|of| name.starts_with(&format!("{of}-{own}-")))
+            };
+            let annotations = templates.find(made).map(|template| &template["metadata"]["annotations"]);
+            claim(namespace, &json!(name), annotations.unwrap_or(&Value::Null))
+        }));
         for document in &pods {
             read.pods.push(pod(document, origin, &mut read.unknown)?);
         }
@@ -120,7 +128,8 @@ fn one(document: &Value, origin: Origin<'_>, read: &mut Read) -> Result<(), Stri
         ("v1", "Secret") => read.objects.push(object(document, kind, &SECRET, origin, &mut read.unknown)?),
         ("v1", "PersistentVolumeClaim") => {
             let whole = object(document, kind, &CLAIM, origin, &mut read.unknown)?;
-            read.objects.push(claim(&whole["metadata"]["namespace"], &whole["metadata"]["name"]));
+            let metadata = &whole["metadata"];
+            read.objects.push(claim(&metadata["namespace"], &metadata["name"], &metadata["annotations"]));
         }
         ("batch/v1", "CronJob") => {
             return Err(
@@ -170,10 +179,11 @@ fn misnamed(api_version: &str, kind: &str) -> Option<String> {
 }
 
 /// A directory of this host, which stays when the file goes.
-fn claim(namespace: &Value, name: &Value) -> Value {
+fn claim(namespace: &Value, name: &Value, annotations: &Value) -> Value {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let directory = format!("claims/{}/{}", text(namespace), text(name));
-    json!({"kind": "PersistentVolumeClaim", "metadata": {"namespace": namespace, "name": name}, "directory": directory})
+    let metadata = json!({"namespace": namespace, "name": name, "annotations": annotations});
+    json!({"kind": "PersistentVolumeClaim", "metadata": metadata, "directory": directory})
 }
 
 fn pod(document: &Value, origin: Origin<'_>, unknown: &mut Vec<String>) -> Result<Value, String> {
