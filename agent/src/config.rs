@@ -18,7 +18,7 @@ use coracle_http::client::Target;
 use coracle_program::command_line::{CommandLine, FILE_BYTES_MAX, OutputFormat, from_here};
 use coracle_program::options::{FILE, Given, Row};
 
-use crate::backup;
+use crate::backup::options::Options as BackupOptions;
 use crate::desired::page::{Page, PageAddress};
 use crate::facts::clock::wall_ms;
 use crate::facts::thresholds::{self, Threshold};
@@ -91,8 +91,8 @@ pub enum Command {
     Plan,
     Status,
     Doctor,
-    Backup(PathBuf, backup::Options),
-    Restore(PathBuf, backup::Options),
+    Backup(PathBuf, BackupOptions),
+    Restore(PathBuf, BackupOptions),
 }
 
 #[derive(Debug, PartialEq)]
@@ -160,7 +160,7 @@ fn read_flags(arguments: &[String], host: &HostDefaults) -> Result<Invocation, B
             _ => line.read(OPTIONS, argument, &mut rest).map_err(BadConfig)?,
         }
     }
-    let options = backup::Options {
+    let options = BackupOptions {
         etc: of_backup.remove("--etc").unwrap_or_else(|| ETC.to_owned()).into(),
         master_config: of_backup.remove("--master-config"),
         named: line.given.iter().any(|given| given.key == "node-name"),
@@ -215,7 +215,7 @@ fn read_file(path: &str) -> Result<BTreeMap<&'static str, Given>, BadConfig> {
 }
 
 /// None: it is to run.
-fn command(words: &[&str], options: backup::Options) -> Result<Option<Command>, BadConfig> {
+fn command(words: &[&str], options: BackupOptions) -> Result<Option<Command>, BadConfig> {
     let path = |dir: &str| from_here(dir).map(PathBuf::from).map_err(|why| BadConfig(format!("{dir}: {why}")));
     let alone = |command: Command| match words {
         [_] => Ok(Some(command)),

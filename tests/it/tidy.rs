@@ -65,7 +65,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("master/src/store/flat/open.rs", "holds the lock of the data directory"),
     ("master/src/serve/metrics.rs", "reads what the kernel says of this process"),
     ("agent/src/main.rs", "arguments, signals, exit code"),
-    ("agent/src/backup/mod.rs", "finds the program of the master"),
+    ("agent/src/backup/surroundings.rs", "finds the program of the master"),
     ("agent/src/backup/make.rs", "reads what a backup is of, and runs the master's"),
     ("agent/src/backup/place.rs", "the directory of a backup, renamed when it is complete"),
     ("agent/src/backup/archive.rs", "runs tar"),

@@ -16,9 +16,10 @@ use super::archive::{self, Written};
 use super::contents::{Contents, FORM, Kind, OBJECTS, Part, size};
 use super::hook;
 use super::offered::Offered;
+use super::options::Options;
 use super::place::Place;
 use super::plan::{Copy, Group, Hooks, Plan, plan};
-use super::{Options, program, stopped};
+use super::surroundings::{MASTER_DATA, program, stopped};
 use crate::config::Config;
 use crate::facts::clock;
 use crate::facts::disk::mounted_below;
@@ -110,7 +111,7 @@ impl Work<'_> {
     /// Saves the objects of the API, where a master runs on this host. Gives the claims and volumes among them.
     async fn objects(&mut self) -> Result<Vec<Value>, String> {
         let is_here = self.options.master_config.is_some()
-            || matches!(self.config.master, Some(Target::Unix(_))) && Path::new(super::MASTER_DATA).exists();
+            || matches!(self.config.master, Some(Target::Unix(_))) && Path::new(MASTER_DATA).exists();
         let Some(master) = program("coracle-master") else {
             if is_here {
                 self.miss("objects of the API: there is no program coracle-master".to_owned());

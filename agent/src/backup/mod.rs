@@ -11,34 +11,21 @@ mod fits;
 mod hook;
 mod make;
 pub mod offered;
+pub mod options;
 mod place;
 mod plan;
 mod restore;
+mod surroundings;
 mod told;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
 
 use crate::command::report::Report;
 use crate::config::Config;
 use contents::{Contents, Kind, size};
-
-/// Where the packaged master has its objects.
-const MASTER_DATA: &str = "/var/lib/coracle/master";
-
-/// What the command line says beside the agent's own options.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Options {
-    /// The directory of the configuration and of manifests.
-    pub etc: PathBuf,
-    /// Of a master that was started with options of its own.
-    pub master_config: Option<String>,
-    /// The node's name was given, and need not be that of the host.
-    pub named: bool,
-}
+use options::Options;
 
 pub async fn backup(config: &Config, dir: &Path, options: &Options) -> Result<Report, String> {
     let (name, contents) = make::make(config, dir, options).await?;
@@ -71,29 +58,4 @@ fn summary(contents: &Contents) -> String {
     what.extend(has(Kind::Files).then(|| "the files".to_owned()));
     what.push(format!("{volumes} volume{}", if volumes == 1 { "" } else { "s" }));
     format!("{}, {}", what.join(", "), size(bytes))
-}
-
-/// A program that stands beside this one, or on the path.
-fn program(name: &str) -> Option<PathBuf> {
-    let own = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.to_owned()));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    own.into_iter().chain(std::env::split_paths(&path)).map(|folder| folder.join(name)).find(|path| path.is_file())
-}
-
-/// True as soon as somebody asks this program to stop.
-fn stopped() -> Result<watch::Receiver<bool>, String> {
-    let (stop, stopped) = watch::channel(false);
-    let heard = |kind| signal(kind).map_err(|error| format!("hear signals: {error}"));
-    let mut signals = (heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?, heard(SignalKind::hangup())?);
-    tokio::task::spawn_local(async move {
-        tokio::select! {
-            _ = signals.0.recv() => {}
-            _ = signals.1.recv() => {}
-            _ = signals.2.recv() => {}
-        }
-        stop.send_replace(true);
-        // Whoever waits is told as long as this program runs.
-        std::future::pending::<()>().await;
-    });
-    Ok(stopped)
 }

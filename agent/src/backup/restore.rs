@@ -16,9 +16,11 @@ use coracle_http::client::Target;
 use rustix::fs::statvfs;
 use tokio::process::Command;
 
+use super::archive;
 use super::contents::{self, BYTES_MAX, Contents, Kind, NAME, Part};
 use super::fits::{self, Found, STAGING};
-use super::{Options, archive, program};
+use super::options::Options;
+use super::surroundings::program;
 use crate::config::Config;
 use crate::host::tree;
 use crate::runtime::docker::take_claim;
