@@ -185,8 +185,11 @@ fn read_flags(arguments: &[String], host: &HostDefaults) -> Result<Invocation, B
 
 /// Options of `backup` and `restore` alone, behind these words.
 fn is_of_backup(words: &[String], flag: &str) -> bool {
-    words.first().is_some_and(|word| ["backup", "restore"].contains(&word.as_str()))
-        && ["--etc", "--master-config"].contains(&flag.split('=').next().unwrap_or_default())
+    match (words.first().map(String::as_str), flag.split('=').next()) {
+        (Some("backup"), Some("--etc")) => true,
+        (Some("backup" | "restore"), Some("--master-config")) => true,
+        _ => false,
+    }
 }
 
 /// The options of the command line by their keys.

@@ -123,7 +123,7 @@ exit code 0: everything that was asked for is in it
 ";
 
 const RESTORE: &str = "\
-usage: coracle-agent restore DIR [-o json] [--etc DIR] [--master-config FILE] [--node-name NAME] [--config FILE]
+usage: coracle-agent restore DIR [-o json] [--master-config FILE] [--node-name NAME] [--config FILE]
 
 Brings back what `backup` has saved, as root, each directory to its place. Both programs have to be stopped, the directories to be
 empty or not there, and the host to have the name of the node that the backup is of. Sums and places are judged first: until then, and until

@@ -52,8 +52,9 @@ fn ask(bed: &Bed, word: &str, dir: &Path, more: &[&str]) -> Said {
     let text = |name: &str| bed.path(name).display().to_string();
     let (data, manifests, etc) = (text("agent"), text("manifests"), text("etc"));
     let dir = dir.display().to_string();
-    let own = [word, &dir, "--data-dir", &data, "--manifest-dir", &manifests, "--etc", &etc];
-    bed.ask_program(&[&own[..], more].concat(), b"")
+    let own = [word, &dir, "--data-dir", &data, "--manifest-dir", &manifests];
+    let of_backup = if word == "backup" { vec!["--etc", &etc] } else { Vec::new() };
+    bed.ask_program(&[&own[..], &of_backup, more].concat(), b"")
 }
 
 fn file_pods(bed: &Bed, name: &str, hooks: &[(&str, &str)]) {

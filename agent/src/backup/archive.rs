@@ -36,16 +36,18 @@ pub async fn create(directory: &Path, without: &[String], file: &Path) -> Result
     command.args(without.iter().map(|path| format!("--exclude=./{path}")));
     command.arg("--directory").arg(directory).arg(".").stdout(Stdio::piped());
     let mut child = command.spawn().map_err(no_tar)?;
-    let (Some(mut stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+    let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err("tar has no output".to_owned());
     };
-    let copied = async {
+    // With its end the pipe is closed, so that tar does not wait for a disk that is full.
+    let copied = async move {
+        let mut stdout = stdout;
         let (mut sum, mut bytes, mut piece) = (Sha256::new(), 0, vec![0; PIECE_BYTES]);
         loop {
             let count = stdout.read(&mut piece).await?;
             if count == 0 {
                 out.sync_all()?;
-                return Ok((bytes, hex(&sum.finalize())));
+                return Ok::<(u64, String), io::Error>((bytes, hex(&sum.finalize())));
             }
             sum.update(&piece[..count]);
             out.write_all(&piece[..count])?;

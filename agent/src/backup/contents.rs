@@ -89,7 +89,7 @@ pub fn size(bytes: u64) -> String {
         if value < 1024.0 {
             break;
         }
-        (value, unit) = (value / 1024.0, next);
+        (value, unit) = (value / 1024.0, *next);
     }
     if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") }
 }

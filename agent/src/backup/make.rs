@@ -281,6 +281,10 @@ impl Work<'_> {
         let mut needed = SPARE_BYTES;
         for directory in copies.chain([self.options.etc.clone(), PathBuf::from(&self.config.manifest_dir)]) {
             let tree = tree::measure(&directory);
+            if tree.bytes == u64::MAX {
+                // Too large to be measured: the disk says when it is full.
+                continue;
+            }
             needed = needed.saturating_add(tree.bytes).saturating_add(tree.files.saturating_mul(OF_EACH_FILE_BYTES));
             let partial = self.place.path("");
             if partial

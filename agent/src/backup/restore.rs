@@ -99,7 +99,7 @@ fn check_places(contents: &Contents) -> Result<Vec<PathBuf>, String> {
     for part in contents.parts.iter().filter(|part| part.kind != Kind::Objects) {
         let directory = Path::new(&part.directory);
         let found = found(directory, |path| {
-            packaged.contains(path) || contents.left_out.iter().any(|left| path == Path::new(left))
+            packaged.iter().any(|one| one == path) || contents.left_out.iter().any(|left| path == Path::new(left))
         });
         why.extend(fits::place(&part.of, &part.directory, &found));
         made.extend(directory.ancestors().take_while(|path| !path.exists()).map(Path::to_owned));
@@ -170,7 +170,9 @@ impl Work<'_> {
             if let Some(why) = told.failed {
                 return Err(failed(&why));
             }
-            File::open(&staging).and_then(|folder| Ok(nix::unistd::syncfs(folder)?)).map_err(|error| failed(&error))?;
+            File::open(&staging)
+                .and_then(|folder| Ok(nix::unistd::syncfs(&folder)?))
+                .map_err(|error| failed(&error))?;
         }
         let of_files = self.staged("agent.conf").and_then(|path| fs::read_to_string(path).ok());
         let named = of_files.and_then(|text| fits::value_of(&text, "node-name"));

@@ -182,7 +182,10 @@ fn misnamed(api_version: &str, kind: &str) -> Option<String> {
 fn claim(namespace: &Value, name: &Value, annotations: &Value) -> Value {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let directory = format!("claims/{}/{}", text(namespace), text(name));
-    let metadata = json!({"namespace": namespace, "name": name, "annotations": annotations});
+    let mut metadata = json!({"namespace": namespace, "name": name});
+    if !annotations.is_null() {
+        metadata["annotations"] = annotations.clone();
+    }
     json!({"kind": "PersistentVolumeClaim", "metadata": metadata, "directory": directory})
 }
 
