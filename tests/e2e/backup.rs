@@ -126,8 +126,10 @@ fn hooks_fail_by_name(bed: &mut Bed) {
     let text = said.text();
     assert_eq!(said.code, 1, "{said:?}");
     for line in [
-        "not in it: claim default/bad-data: hook backup-before of pod default/bad (container bad): exit code 3: no server",
-        "not in it: claim default/slow-data: hook backup-before of pod default/slow (container slow): it has not ended in 1 s",
+        "not in it: claim default/bad-data: hook backup-before of pod \
+         default/bad (container bad): exit code 3: no server",
+        "not in it: claim default/slow-data: hook backup-before of pod \
+         default/slow (container slow): it has not ended in 1 s",
     ] {
         assert!(text.contains(line), "{text}");
     }

@@ -1,5 +1,5 @@
-//! Archives of directories, by Debian's tar: it keeps owners, modes, links, holes, attributes and ACLs, and a person can
-//! unpack an archive without this program.
+//! Archives of directories, by Debian's tar: it keeps owners, modes, links, holes, attributes and ACLs, and a person
+//! can unpack an archive without this program.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -26,8 +26,8 @@ pub struct Written {
     pub told: Told,
 }
 
-/// Writes the archive of a directory, synced. `without`: paths below the directory that are left out. What is mounted in
-/// it is left out as well.
+/// Writes the archive of a directory, synced. `without`: paths below the directory that are left out. What is mounted
+/// in it is left out as well.
 pub async fn create(directory: &Path, without: &[String], file: &Path) -> Result<Written, String> {
     let failed = |error: io::Error| format!("{}: {error}", file.display());
     let mut out = crate::host::private::create_file(file).map_err(failed)?;

@@ -25,7 +25,8 @@ use crate::facts::clock;
 use crate::facts::disk::mounted_below;
 use crate::host::{machine, tree};
 
-/// Files of the agent that are made anew: by the engine, by the master, or by a restore. Claims are asked for one by one.
+/// Files of the agent that are made anew: by the engine, by the master, or by a restore. Claims are asked for one by
+/// one.
 const MADE_ANEW: [&str; 8] = [
     "pods",
     "claims",
@@ -263,8 +264,8 @@ impl Work<'_> {
         }
         if !told.changed.is_empty() && !live {
             self.miss(format!(
-                "{}: files changed while they were copied ({}): give the pod a hook that stops its writes, or dump into a \
-                 volume of its own; coracle.dev/backup-live: \"true\" lets them change",
+                "{}: files changed while they were copied ({}): give the pod a hook that stops its writes, or dump \
+                 into a volume of its own; coracle.dev/backup-live: \"true\" lets them change",
                 part.of,
                 told.changed[..told.changed.len().min(3)].join("; ")
             ));

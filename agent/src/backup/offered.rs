@@ -1,4 +1,4 @@
-//! What the running agent tells a backup: its pods, the annotations that are about backups, and where volumes lie. PURE.
+//! What the running agent tells a backup: its pods, the annotations about backups, and where volumes lie. PURE.
 
 use coracle_api::pod::Volume;
 use serde::{Deserialize, Serialize};
@@ -120,7 +120,8 @@ mod tests {
     #[test]
     fn pods_with_their_volumes() {
         let document = json!({
-            "metadata": {"namespace": "n", "name": "db", "uid": "u", "annotations": {"coracle.dev/backup": "conf", "x": "y"}},
+            "metadata": {"namespace": "n", "name": "db", "uid": "u",
+                "annotations": {"coracle.dev/backup": "conf", "x": "y"}},
             "spec": {"containers": [{"name": "main"}], "volumes": [
                 {"name": "data", "persistentVolumeClaim": {"claimName": "c"}},
                 {"name": "conf", "hostPath": {"path": "/srv/conf"}},

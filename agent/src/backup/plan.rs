@@ -364,7 +364,8 @@ mod tests {
         let annotations: BTreeMap<_, _> = annotations.iter().copied().collect();
         let rule = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
         [
-            json!({"kind": "PersistentVolumeClaim", "metadata": {"namespace": "n", "name": name, "annotations": annotations},
+            json!({"kind": "PersistentVolumeClaim", 
+                "metadata": {"namespace": "n", "name": name, "annotations": annotations},
                 "spec": {"volumeName": format!("pv-{name}")}}),
             json!({"kind": "PersistentVolume", "metadata": {"name": format!("pv-{name}")}, "spec": {
                 "hostPath": {"path": format!("/v/{name}")},

@@ -109,15 +109,9 @@ fn one(document: &Value, origin: Origin<'_>, read: &mut Read) -> Result<(), Stri
         read.take(workload::count(workload, &whole)?.saturating_mul(weight(&whole["spec"])))?;
         let (pods, claims) = workload::pods(workload, &whole)?;
         let namespace = &whole["metadata"]["namespace"];
-        let own = whole["metadata"]["name"].as_str().unwrap_or_default();
-        read.objects.extend(claims.iter().map(|name| {
-            let mut templates = whole["spec"]["volumeClaimTemplates"].as_array().into_iter().flatten();
-            let made = |template: &&Value| {
-                template["metadata"]["name"].as_str().is_some_and(|of| name.starts_with(&format!("{of}-{own}-")))
-            };
-            let annotations = templates.find(made).map(|template| &template["metadata"]["annotations"]);
-            claim(namespace, &json!(name), annotations.unwrap_or(&Value::Null))
-        }));
+        read.objects.extend(
+            claims.iter().map(|name| workload::claim(namespace, &json!(name), workload::notes_of(&whole, name))),
+        );
         for document in &pods {
             read.pods.push(pod(document, origin, &mut read.unknown)?);
         }
@@ -129,7 +123,7 @@ fn one(document: &Value, origin: Origin<'_>, read: &mut Read) -> Result<(), Stri
         ("v1", "PersistentVolumeClaim") => {
             let whole = object(document, kind, &CLAIM, origin, &mut read.unknown)?;
             let metadata = &whole["metadata"];
-            read.objects.push(claim(&metadata["namespace"], &metadata["name"], &metadata["annotations"]));
+            read.objects.push(workload::claim(&metadata["namespace"], &metadata["name"], &metadata["annotations"]));
         }
         ("batch/v1", "CronJob") => {
             return Err(
@@ -176,17 +170,6 @@ fn misnamed(api_version: &str, kind: &str) -> Option<String> {
         "" => format!("apiVersion: Required value: {write}"),
         other => format!("apiVersion: Unsupported value: {other:?}: {write}"),
     })
-}
-
-/// A directory of this host, which stays when the file goes.
-fn claim(namespace: &Value, name: &Value, annotations: &Value) -> Value {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let directory = format!("claims/{}/{}", text(namespace), text(name));
-    let mut metadata = json!({"namespace": namespace, "name": name});
-    if !annotations.is_null() {
-        metadata["annotations"] = annotations.clone();
-    }
-    json!({"kind": "PersistentVolumeClaim", "metadata": metadata, "directory": directory})
 }
 
 fn pod(document: &Value, origin: Origin<'_>, unknown: &mut Vec<String>) -> Result<Value, String> {

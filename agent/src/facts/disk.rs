@@ -1,8 +1,8 @@
 //! Which file system the data of a claim lies on, and whether a directory lies on the same one. PURE.
 //!
-//! A device number changes with the order in which disks are found. A UUID stays over reboots, fsck and resize, and so do
-//! the name of a share and the `f_fsid` of ext and btrfs, which the kernel makes of the UUID. A restored image of a disk has
-//! the UUID of the disk that it was taken from, and counts as that disk.
+//! A device number changes with the order in which disks are found. A UUID stays over reboots, fsck and resize, and so
+//! do the name of a share and the `f_fsid` of ext and btrfs, which the kernel makes of the UUID. A restored image of a
+//! disk has the UUID of the disk that it was taken from, and counts as that disk.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ pub struct Disk {
 
 /// A line of the kernel's list of mounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mount {
+pub struct DiskMount {
     pub major: u32,
     pub minor: u32,
     pub mount_point: String,
@@ -42,7 +42,7 @@ pub struct Mount {
 }
 
 /// The mount that a path is on. `mounts`: /proc/self/mountinfo.
-pub fn mount_of(mounts: &str, path: &str) -> Option<Mount> {
+pub fn mount_of(mounts: &str, path: &str) -> Option<DiskMount> {
     let within = |mount: &str| {
         let rest = path.strip_prefix(mount.trim_end_matches('/'));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -57,14 +57,14 @@ pub fn mounted_below(mounts: &str, directory: &str) -> Vec<String> {
     mounts.lines().filter_map(mount).map(|mount| mount.mount_point).filter(|place| place.starts_with(&below)).collect()
 }
 
-fn mount(line: &str) -> Option<Mount> {
+fn mount(line: &str) -> Option<DiskMount> {
     let (place, device) = line.split_once(" - ")?;
     let mut place = place.split(' ');
     let (major, minor) = place.nth(2)?.split_once(':')?;
     let mount_point = unescaped(place.nth(1)?);
     let mut device = device.split(' ');
     let (kind, source) = (device.next()?.to_owned(), unescaped(device.next()?));
-    Some(Mount { major: major.parse().ok()?, minor: minor.parse().ok()?, mount_point, kind, source })
+    Some(DiskMount { major: major.parse().ok()?, minor: minor.parse().ok()?, mount_point, kind, source })
 }
 
 /// The kernel writes a space as `\040`; udev, in names of links, as `\x20`.
@@ -104,8 +104,8 @@ pub fn has_stable_fsid(kind: &str) -> bool {
 }
 
 impl Disk {
-    /// Whether `found` is provably another file system. What cannot be compared is not another: the mark of the directory
-    /// decides there.
+    /// Whether `found` is provably another file system. What cannot be compared is not another: the mark of the
+    /// directory decides there.
     pub fn differs(&self, found: &Disk) -> bool {
         match (&self.uuid, &found.uuid) {
             (Some(own), Some(other)) => return own != other,
