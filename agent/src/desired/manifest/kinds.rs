@@ -30,14 +30,17 @@ pub(super) const KINDS: &[(&str, &str)] = &[
     ("StatefulSet", "apps/v1"),
     ("DaemonSet", "apps/v1"),
     ("Job", "batch/v1"),
-    ("CronJob", "batch/v1"),
 ];
+
+/// The kind that needs a master, and that people write with old versions.
+const CRON_JOB: (&str, &str) = ("CronJob", "batch/v1");
 
 /// Kinds of the API that files of this directory do not have.
 const ELSEWHERE: &[&str] = &[
     "APIService",
     "ClusterRole",
     "ClusterRoleBinding",
+    "CronJob",
     "CustomResourceDefinition",
     "Endpoints",
     "EndpointSlice",
@@ -88,7 +91,8 @@ pub(super) fn given(
             Ok(of_object(claim(&whole["metadata"]["namespace"], &whole["metadata"]["name"])))
         }
         ("batch/v1", "CronJob") => {
-            Err("kind: a CronJob is for a master, which knows the times: `kubectl create -f` posts it there".to_owned())
+            Err("kind CronJob: a CronJob is for a master: put it into /etc/coracle/apply, or `kubectl apply -f` it"
+                .to_owned())
         }
         _ => match misnamed(api_version, kind).or_else(|| elsewhere(document, kind)) {
             Some(why) => Err(why),
@@ -175,7 +179,7 @@ fn is_versioned(document: &Value) -> bool {
 /// What to write instead of a kind in small letters, and instead of a version that the kind does not have.
 fn misnamed(api_version: &str, kind: &str) -> Option<String> {
     let singular = |word: &str| kind.eq_ignore_ascii_case(word) || kind.eq_ignore_ascii_case(&format!("{word}s"));
-    let (name, version) = *KINDS.iter().find(|(name, _)| singular(name))?;
+    let (name, version) = *KINDS.iter().chain([&CRON_JOB]).find(|(name, _)| singular(name))?;
     if kind != name {
         return Some(format!("kind: Unsupported value: {kind:?}: did you mean {name}?"));
     }
