@@ -20,12 +20,14 @@ usage: coracle-agent [flags]
        coracle-agent doctor [-o json] [flags]
        coracle-agent exec [-it] [-n NAMESPACE] [-c CONTAINER] POD -- COMMAND...
        coracle-agent logs [-fp] [-n NAMESPACE] [-c CONTAINER | --all-containers] [--tail N] POD
+       coracle-agent apply [--confirm|--again|--mark [--yes]]
 
   check FILE...          say what is wrong with manifest files; a directory stands for the files in it
   plan                   say what an agent that starts now would do, and why; does nothing
   status                 say how this node and its pods are, and what is wrong
   doctor                 name the problems of this host, and what to do
   exec, logs             run a command in a pod of this host, say what it wrote; no master is needed
+  apply                  what coracle-master applies from its directory of manifests, and what waits; see coracle-master apply
   (each with --help; exit code 0: all is well; 1: something is wrong; 2: the command line is wrong)
 
 ";
