@@ -20,6 +20,7 @@ use coracle_program::options::{FILE, Given, Row};
 
 use crate::desired::file::ReadSettings;
 use crate::desired::file_services::decide::FileRange;
+use crate::backup::options::Options as BackupOptions;
 use crate::desired::page::{Page, PageAddress};
 use crate::facts::clock::wall_ms;
 use crate::facts::thresholds::{self, Threshold};
@@ -33,6 +34,8 @@ use crate::usage::{self, OPTIONS};
 const RUN_DIR: &str = "/run/coracle";
 /// The configuration file of the packaged agent.
 const PACKAGED: &str = "/etc/coracle/agent.conf";
+/// The configuration and the manifests of the packages.
+const ETC: &str = "/etc/coracle";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -94,13 +97,15 @@ pub enum Invocation {
     Version,
 }
 
-/// Looked at once, and told; nothing is changed.
+/// Done once, and told. All but `Backup` and `Restore` only look.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     Check(Vec<PathBuf>),
     Plan,
     Status,
     Doctor,
+    Backup(PathBuf, BackupOptions),
+    Restore(PathBuf, BackupOptions),
 }
 
 #[derive(Debug, PartialEq)]
@@ -146,6 +151,7 @@ fn of_running((deed, mut flags): (Deed, Vec<String>), host: &HostDefaults) -> Re
 fn read_flags(arguments: &[String], host: &HostDefaults) -> Result<Invocation, BadConfig> {
     let mut line = CommandLine::default();
     let mut rest = arguments.iter().cloned();
+    let mut of_backup = BTreeMap::new();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "--help" | "-h" => {
@@ -158,10 +164,21 @@ fn read_flags(arguments: &[String], host: &HostDefaults) -> Result<Invocation, B
                 let format = joined.or_else(|| rest.next()).unwrap_or_default();
                 line.format = Some(OutputFormat::parse(&format).map_err(BadConfig)?);
             }
+            flag if is_of_backup(&line.words, flag) => {
+                let (key, value) =
+                    flag.split_once('=').map_or((flag, None), |(key, value)| (key, Some(value.to_owned())));
+                let value = value.or_else(|| rest.next()).ok_or_else(|| BadConfig(format!("{key} needs a value")))?;
+                of_backup.insert(key.to_owned(), from_here(&value).map_err(|why| BadConfig(format!("{key}: {why}")))?);
+            }
             _ => line.read(OPTIONS, argument, &mut rest).map_err(BadConfig)?,
         }
     }
-    let command = command(&line.words.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let options = BackupOptions {
+        etc: of_backup.remove("--etc").unwrap_or_else(|| ETC.to_owned()).into(),
+        master_config: of_backup.remove("--master-config"),
+        named: line.given.iter().any(|given| given.key == "node-name"),
+    };
+    let command = command(&line.words.iter().map(String::as_str).collect::<Vec<_>>(), options)?;
     if line.format.is_some() && command.is_none() {
         return Err(BadConfig("-o is for a command that tells something: see --help".to_owned()));
     }
@@ -177,6 +194,15 @@ fn read_flags(arguments: &[String], host: &HostDefaults) -> Result<Invocation, B
         Some(command) => Invocation::Do(command, line.format.unwrap_or_default(), config),
         None => Invocation::Run(config),
     })
+}
+
+/// Options of `backup` and `restore` alone, behind these words.
+fn is_of_backup(words: &[String], flag: &str) -> bool {
+    match (words.first().map(String::as_str), flag.split('=').next()) {
+        (Some("backup"), Some("--etc")) => true,
+        (Some("backup" | "restore"), Some("--master-config")) => true,
+        _ => false,
+    }
 }
 
 /// The options of the command line by their keys.
@@ -205,7 +231,8 @@ fn read_file(path: &str) -> Result<BTreeMap<&'static str, Given>, BadConfig> {
 }
 
 /// None: it is to run.
-fn command(words: &[&str]) -> Result<Option<Command>, BadConfig> {
+fn command(words: &[&str], options: BackupOptions) -> Result<Option<Command>, BadConfig> {
+    let path = |dir: &str| from_here(dir).map(PathBuf::from).map_err(|why| BadConfig(format!("{dir}: {why}")));
     let alone = |command: Command| match words {
         [_] => Ok(Some(command)),
         [word, more, ..] => Err(BadConfig(format!("{more:?}: {word} takes options alone, see {word} --help"))),
@@ -218,6 +245,9 @@ fn command(words: &[&str]) -> Result<Option<Command>, BadConfig> {
         ["plan", ..] => alone(Command::Plan),
         ["status", ..] => alone(Command::Status),
         ["doctor", ..] => alone(Command::Doctor),
+        ["backup", dir] => Ok(Some(Command::Backup(path(dir)?, options))),
+        ["restore", dir] => Ok(Some(Command::Restore(path(dir)?, options))),
+        [word @ ("backup" | "restore"), ..] => Err(BadConfig(format!("{word} takes one directory, see {word} --help"))),
         [word, ..] => Err(BadConfig(format!("{word:?} is no option and no command: see --help"))),
     }
 }

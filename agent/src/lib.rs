@@ -7,6 +7,7 @@
 //!
 //! `parts` is the only place where the parts meet.
 
+pub mod backup;
 pub mod command;
 pub mod config;
 pub mod desired;
@@ -79,6 +80,7 @@ impl std::error::Error for RunError {}
 pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
     take_data_directory(&config.data_dir)?;
     let doors = listen(&config)?;
+    tokio::task::spawn_local(runtime::docker::record_disks(config.data_dir.clone()));
     let pods = pod_cidr::given(Some(config.pod_cidr));
     let docker = Arc::new(Docker::new(engine(&config, pods.clone(), false)));
     // The agent does not start if another agent holds the engine; an absent engine is waited for later.

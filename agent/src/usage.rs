@@ -21,6 +21,8 @@ usage: coracle-agent [flags]
        coracle-agent exec [-it] [-n NAMESPACE] [-c CONTAINER] POD -- COMMAND...
        coracle-agent logs [-fp] [-n NAMESPACE] [-c CONTAINER | --all-containers] [--tail N] POD
        coracle-agent apply [--confirm|--again|--mark [--yes]]
+       coracle-agent backup DIR [-o json] [flags]
+       coracle-agent restore DIR [-o json] [flags]
 
   check FILE...          say what is wrong with manifest files; a directory stands for the files in it
   plan                   say what an agent that starts now would do, and why; does nothing
@@ -28,6 +30,8 @@ usage: coracle-agent [flags]
   doctor                 name the problems of this host, and what to do
   exec, logs             run a command in a pod of this host, say what it wrote; no master is needed
   apply                  what coracle-master applies from its directory of manifests, and what waits; see coracle-master apply
+  backup DIR             save objects, files and the data of volumes that ask for it
+  restore DIR            bring all of it back on a host where nothing is yet
   (each with --help; exit code 0: all is well; 1: something is wrong; 2: the command line is wrong)
 
 ";
@@ -103,6 +107,35 @@ exit code 0: the log was printed
           2: the command line is wrong
 ";
 
+const BACKUP: &str = "\
+usage: coracle-agent backup DIR [-o json] [--etc DIR] [--master-config FILE] [--socket-dir DIR] [--node-name NAME] [--config FILE]
+
+Saves this host in a new directory DIR, as root: the objects of the API, if a master runs on this host, /etc/coracle (--etc), what the
+agent alone knows, and the data of volumes that ask for it by annotation, between the hooks of their pods:
+  on a claim   coracle.dev/backup: \"true\"
+  on a pod     coracle.dev/backup: VOLUME,VOLUME
+               coracle.dev/backup-before, -after: a command; -container, -timeout (300s)
+  on either    coracle.dev/backup-live: \"true\": its files may change meanwhile
+DIR has its name when the backup is complete and whole; an earlier backup of that name is replaced. Where something is missing it is
+named, and the directory is DIR.incomplete. Needs the agent to run, and tar. --master-config is of a master with options of its own.
+
+exit code 0: everything that was asked for is in it
+          1: something is missing; it is named
+          2: the command line is wrong
+";
+
+const RESTORE: &str = "\
+usage: coracle-agent restore DIR [-o json] [--master-config FILE] [--node-name NAME] [--config FILE]
+
+Brings back what `backup` has saved, as root, each directory to its place. Both programs have to be stopped, the directories to be
+empty or not there, and the host to have the name of the node that the backup is of. Sums and places are judged first: until then, and until
+everything is unpacked, an error leaves nothing behind.
+
+exit code 0: everything is back
+          1: it is not, and why; or the backup itself lacked something, which is named
+          2: the command line is wrong
+";
+
 pub fn of(word: Option<&str>) -> String {
     let text = match word {
         Some("check") => CHECK,
@@ -111,6 +144,8 @@ pub fn of(word: Option<&str>) -> String {
         Some("doctor") => DOCTOR,
         Some("exec") => EXEC,
         Some("logs") => LOGS,
+        Some("backup") => BACKUP,
+        Some("restore") => RESTORE,
         _ => return format!("{PROGRAM}{}  --help, --version\n", OPTIONS.help()),
     };
     text.to_owned()
@@ -122,7 +157,7 @@ mod tests {
 
     #[test]
     fn every_command_has_its_own() {
-        for command in ["check", "plan", "status", "doctor", "exec", "logs"] {
+        for command in ["check", "plan", "status", "doctor", "exec", "logs", "backup", "restore"] {
             let text = of(Some(command));
             assert!(text.starts_with(&format!("usage: coracle-agent {command}")), "{text}");
             assert!(text.contains("exit code 0") && text.contains("2: the command line is wrong"), "{text}");

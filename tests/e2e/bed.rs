@@ -208,6 +208,14 @@ impl<'a> Bed<'a> {
         Said::of(&mut command, input)
     }
 
+    /// The same, which goes on beside the test.
+    pub fn launch_program(&self, arguments: &[&str]) -> Child {
+        let mut command = program("coracle-agent");
+        command.arg(arguments[0]).arg("--socket-dir").arg(self.path("sockets")).args(["--node-name", "n1"]);
+        command.args(&arguments[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"))
+    }
+
     /// What a command of the master's program says about the bed's master.
     pub fn ask_master(&self, arguments: &[&str]) -> Said {
         let mut command = Command::new("timeout");

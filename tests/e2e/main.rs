@@ -5,6 +5,7 @@
 //! `cargo test -p coracle-tests --features e2e --test e2e -- [FILTER]`: one test after the other on one engine. Many
 //! tests are shared out to two processes with an engine each, as most of their time is spent waiting.
 
+mod backup;
 mod bed;
 mod beside;
 mod clock;
@@ -45,6 +46,7 @@ const SUITES: &[&[Test]] = &[
     manifests::TESTS,
     whole_files::TESTS,
     life::TESTS,
+    backup::TESTS,
     beside::TESTS,
     cluster::TESTS,
     streams::TESTS,

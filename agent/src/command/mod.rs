@@ -9,7 +9,7 @@ mod doctor;
 mod look;
 mod plan;
 mod readings;
-mod report;
+pub(crate) mod report;
 mod status;
 
 use std::io::Write;
@@ -68,6 +68,8 @@ async fn report(command: &Command, config: &Config) -> Result<Report, String> {
             let trouble = (health.0 != StatusCode::OK).then_some(health.1);
             status::report(&parse(&node.1)?, trouble.as_deref(), &parse(&pods.1)?, &remarks)
         }
+        Command::Backup(dir, options) => crate::backup::backup(config, dir, options).await?,
+        Command::Restore(dir, options) => crate::backup::restore(config, dir, options).await?,
         Command::Doctor => {
             let answers = matches!(ask(config, "/healthz").await, Ok((StatusCode::OK, _)));
             doctor::report(&doctor::judge(&readings::read(config, answers).await))

@@ -1,6 +1,6 @@
 //! The agent's HTTP endpoints. Its port, which every program of this host reaches, answers `/healthz` alone. Its
-//! socket, for root and the master, also answers `/pods`, `/node`, `/containerLogs/{namespace}/{pod}/{container}`,
-//! `/exec/...`, `/attach/...` and `/portForward/...`: pods hold passwords, logs anything, and a command may do
+//! socket, for root and the master, also answers `/pods`, `/node`, `/backup`,
+//! `/containerLogs/{namespace}/{pod}/{container}`, `/exec/...`, `/attach/...` and `/portForward/...`: pods hold passwords, logs anything, and a command may do
 //! anything.
 //!
 //! Handlers read the last `Shown` and wait for nothing; a log is sent by a task of the agent's own thread.
@@ -17,6 +17,7 @@ use std::sync::Arc;
 use coracle_http::{Answer, Handler, Limits, Method, Request, StatusCode};
 use serde_json::{Value, json};
 
+use crate::backup::offered::offered;
 use crate::facts::naming::{CONFIG_SOURCE, WAITS_FOR};
 use crate::facts::shown::Shown;
 use crate::telling::node::conditions;
@@ -93,6 +94,7 @@ fn answer(view: &View, request: &Request) -> Answer {
     match path {
         "/healthz" => healthz(&view.shown.borrow(), view.docker.trouble()),
         "/node" => node(view),
+        "/backup" => backup(view),
         "/pods" | "/pods/" => pods(&view.shown.borrow(), &view.node_name),
         _ => match path.strip_prefix("/containerLogs/") {
             Some(rest) => logs::answer(view, rest, request),
@@ -139,6 +141,15 @@ fn waiting_services(shown: &Shown) -> Vec<String> {
 fn short_of(shown: &Shown) -> Vec<Value> {
     let held = conditions(None, &shown.world.strain.short).into_iter().filter(|one| one.holds && one.kind != "Ready");
     held.map(|one| json!({"type": one.kind, "status": "True", "message": one.message})).collect()
+}
+
+/// For `coracle-agent backup`.
+fn backup(view: &View) -> Answer {
+    let offered = offered(&view.shown.borrow(), &view.node_name, &view.data_dir);
+    match serde_json::to_string(&offered) {
+        Ok(text) => Answer::json(StatusCode::OK, text),
+        Err(error) => Answer::text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+    }
 }
 
 fn pods(shown: &Shown, node_name: &str) -> Answer {

@@ -7,6 +7,7 @@ pub mod checks;
 pub mod clock;
 pub mod content;
 pub mod desired;
+pub mod disk;
 pub mod engine;
 pub mod file_services;
 pub mod happening;

@@ -88,7 +88,8 @@ pub(super) fn given(
         }
         ("v1", "PersistentVolumeClaim") => {
             let whole = object(document, kind, &CLAIM, origin, seen)?;
-            Ok(of_object(claim(&whole["metadata"]["namespace"], &whole["metadata"]["name"])))
+            let metadata = &whole["metadata"];
+            Ok(of_object(workload::claim(&metadata["namespace"], &metadata["name"], &metadata["annotations"])))
         }
         ("batch/v1", "CronJob") => {
             Err("kind CronJob: a CronJob is for a master: put it into /etc/coracle/apply, or `kubectl apply -f` it"
@@ -126,7 +127,8 @@ fn of_workload(
     room.take(workload::count(workload, &whole)?.saturating_mul(weight(&whole["spec"])))?;
     let (pods, claims) = workload::pods(workload, &whole)?;
     let namespace = &whole["metadata"]["namespace"];
-    let objects = claims.iter().map(|name| claim(namespace, &json!(name))).collect();
+    let claim = |name: &String| workload::claim(namespace, &json!(name), workload::notes_of(&whole, name));
+    let objects = claims.iter().map(claim).collect();
     let pods = pods.iter().map(|document| pod(document, origin, &mut Seen::default())).collect::<Result<_, _>>()?;
     Ok(Given { pods, objects })
 }
@@ -204,13 +206,6 @@ fn elsewhere(document: &Value, kind: &str) -> Option<String> {
         "kind {kind}: this directory takes {}; with a master put it into /etc/coracle/apply, or `kubectl apply -f` it",
         taken.join(", ")
     ))
-}
-
-/// A directory of this host, which stays when the file goes.
-fn claim(namespace: &Value, name: &Value) -> Value {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let directory = format!("claims/{}/{}", text(namespace), text(name));
-    json!({"kind": "PersistentVolumeClaim", "metadata": {"namespace": namespace, "name": name}, "directory": directory})
 }
 
 fn pod(document: &Value, origin: Origin<'_>, seen: &mut Seen) -> Result<Value, String> {
