@@ -4,6 +4,9 @@
 mod doubled;
 mod kept;
 mod lines;
+mod write;
+
+pub use write::{write, write_list};
 
 use crate::{Path, read_from};
 use serde_json::{Number, Value};
