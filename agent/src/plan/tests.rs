@@ -177,7 +177,7 @@ fn an_update_replaces_the_pod() {
         check(1, alive(), &["stop c"]);
         check(1, world(&wanted, Some(RUNS), &[(0, 3, died(143))]), &["stop POD"]);
         let ended = || world(&wanted, Some(died(137)), &[(0, 3, died(143))]);
-        check(1, ended(), &["start POD 1 step 0", "start c 1 step 0"]);
+        check(1, ended(), &["start POD 1 step 0", "remove POD", "start c 1 step 0"]);
         // What was made for the sandbox before goes.
         let half = world(&wanted, Some(State::Created { refused: None }), &[]);
         check(1, half, &["remove POD"]);
