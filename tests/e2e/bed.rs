@@ -212,8 +212,7 @@ impl<'a> Bed<'a> {
     pub fn launch_program(&self, arguments: &[&str]) -> Child {
         let mut command = program("coracle-agent");
         command.arg(arguments[0]).arg("--socket-dir").arg(self.path("sockets")).args(["--node-name", "n1"]);
-        command.args(&arguments[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"))
+        self.launch(command.args(&arguments[1..]), "agent")
     }
 
     /// What a command of the master's program says about the bed's master.

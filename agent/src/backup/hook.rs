@@ -15,6 +15,8 @@ const STDERR: u8 = 2;
 const STATUS: u8 = 3;
 /// Of what a hook writes the end is kept, which says why it failed.
 const KEPT_BYTES_MAX: usize = 4 * 1024;
+/// Lines of a message: some programs point at a word in the last one.
+const LAST_LINES: usize = 3;
 const STATUS_BYTES_MAX: usize = 64 * 1024;
 
 /// The error says why the hook failed, without its name.
@@ -75,8 +77,11 @@ async fn hear(reader: &mut Reader) -> Result<(), String> {
 
 fn failed(code: u8, output: &[u8]) -> String {
     let output = String::from_utf8_lossy(output);
-    let last = output.lines().map(str::trim).rfind(|line| !line.is_empty());
-    last.map_or_else(|| format!("exit code {code}"), |last| format!("exit code {code}: {last}"))
+    let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    match &lines[lines.len().saturating_sub(LAST_LINES)..] {
+        [] => format!("exit code {code}"),
+        last => format!("exit code {code}: {}", last.join("; ")),
+    }
 }
 
 /// Until the connection ends, of which `hear` tells.
@@ -95,9 +100,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_has_the_last_line() {
+    fn a_failure_has_the_last_lines() {
         assert_eq!(failed(3, b""), "exit code 3");
-        assert_eq!(failed(1, b"a\npg_dump: error: no server\n\n"), "exit code 1: pg_dump: error: no server");
+        assert_eq!(failed(1, b"a\nb\nERROR: no x\n  ^\n\n"), "exit code 1: b; ERROR: no x; ^");
         assert_eq!(late(Duration::from_secs(5)), "it has not ended in 5 s (coracle.dev/backup-timeout)");
     }
 }

@@ -1,7 +1,7 @@
 //! The agent's HTTP endpoints. Its port, which every program of this host reaches, answers `/healthz` alone. Its
 //! socket, for root and the master, also answers `/pods`, `/node`, `/backup`,
-//! `/containerLogs/{namespace}/{pod}/{container}`, `/exec/...`, `/attach/...` and `/portForward/...`: pods hold passwords, logs anything, and a command may do
-//! anything.
+//! `/containerLogs/{namespace}/{pod}/{container}`, `/exec/...`, `/attach/...` and `/portForward/...`: pods hold
+//! passwords, logs anything, and a command may do anything.
 //!
 //! Handlers read the last `Shown` and wait for nothing; a log is sent by a task of the agent's own thread.
 

@@ -73,8 +73,7 @@ impl ClaimDirectories {
     pub fn prepare(&self, path: &Path) -> Result<(), Failure> {
         let Some(name) = self.record_of(path) else { return make_directory(path, None) };
         if self.made(&name)?.is_some() {
-            self.check(path)?;
-            return if self.disk_of(&name)?.is_some() { Ok(()) } else { self.record_disk(path, &name) };
+            return self.check(path);
         }
         if !path.is_dir() {
             self.check_folder(path)?;
@@ -99,13 +98,6 @@ impl ClaimDirectories {
         let names = names.filter_map(|entry| entry.file_name().into_string().ok());
         let left = names.filter(|name| !name.starts_with('.') && !self.disks.join(name).exists());
         left.filter_map(|name| self.path_of(&name)).collect()
-    }
-
-    /// Records the disk of a directory that is there and has its mark.
-    pub fn record_sound(&self, path: &Path) -> Result<(), Failure> {
-        let Some(name) = self.record_of(path) else { return Ok(()) };
-        // A pod that uses it says what is wrong.
-        if self.check(path).is_err() { Ok(()) } else { self.record_disk(path, &name) }
     }
 
     fn record_disk(&self, path: &Path, name: &str) -> Result<(), Failure> {
@@ -158,7 +150,7 @@ impl ClaimDirectories {
         sources.filter(|path| self.record_of(Path::new(path)).is_some()).collect()
     }
 
-    /// A directory without a record passes.
+    /// A directory without a record passes. The disk of a sound one is recorded, where it is not yet.
     pub fn check(&self, path: &Path) -> Result<(), Failure> {
         let Some(name) = self.record_of(path) else { return Ok(()) };
         let Some(record) = self.made(&name)? else { return Ok(()) };
@@ -184,7 +176,8 @@ impl ClaimDirectories {
                  the data was moved here on purpose, `rm {}` lets it be used",
                 self.disks.join(&name).display()
             ))),
-            _ => Ok(()),
+            (Some(_), _) => Ok(()),
+            (None, _) => self.record_disk(path, &name),
         }
     }
 

@@ -284,10 +284,11 @@ pub fn adopt_claims(data_dir: &str) -> std::io::Result<()> {
 pub async fn record_disks(data_dir: String) {
     for path in claim_directory::ClaimDirectories::new(&data_dir).without_disk() {
         let (own, data_dir) = (path.clone(), data_dir.clone());
-        let work = move || claim_directory::ClaimDirectories::new(&data_dir).record_sound(&own);
-        let done = disks::work(&path, work).await;
-        if let Err(why) = done.and_then(|done| done.map_err(|failure| failure.text().to_owned())) {
-            log::warn!("record the disk of {}: {why}", path.display());
+        let work = move || claim_directory::ClaimDirectories::new(&data_dir).check(&own);
+        match disks::work(&path, work).await {
+            // A pod that uses it says what is wrong.
+            Ok(Ok(()) | Err(_)) => {}
+            Err(why) => log::warn!("record the disk of {}: {why}", path.display()),
         }
     }
 }
