@@ -18,9 +18,9 @@ use coracle_http::client::Target;
 use coracle_program::command_line::{CommandLine, FILE_BYTES_MAX, OutputFormat, from_here};
 use coracle_program::options::{FILE, Given, Row};
 
+use crate::backup::options::Options as BackupOptions;
 use crate::desired::file::ReadSettings;
 use crate::desired::file_services::decide::FileRange;
-use crate::backup::options::Options as BackupOptions;
 use crate::desired::page::{Page, PageAddress};
 use crate::facts::clock::wall_ms;
 use crate::facts::thresholds::{self, Threshold};

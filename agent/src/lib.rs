@@ -96,7 +96,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let ended = tokio::select! {
         () = shutdown => Ok(()),
         error = docker.refused() => Err(RunError::Engine(error)),
-        () = notify::tell(parts.shown.clone()) => Ok(()),
+        () = notify::tell(parts.problems.clone()) => Ok(()),
     };
     if ended.is_ok() {
         // First: pods that end for good need not be known, and the host may not wait.

@@ -40,8 +40,9 @@ use crate::network::served::{self, ServiceSources};
 use crate::network::services::{RuleHost, outer};
 use crate::network::{address, balance, dns, health_ports, heed, net, pod_network};
 use crate::running::sync::{self, SyncChannels};
-use crate::running::{giving, probe};
+use crate::running::{giving, last_lines, probe};
 use crate::runtime::docker::Docker;
+use crate::telling::sources::ProblemSources;
 use crate::telling::{events, node, report};
 use crate::{endpoints, images, pressure, reclaim};
 
@@ -61,6 +62,8 @@ pub struct Parts {
     happenings: mpsc::Sender<Happening>,
     unkept: Unkept,
     refusals: Refusals,
+    /// What is wrong with this node, for whoever tells it.
+    pub problems: ProblemSources,
     endpoints: endpoints::View,
 }
 
@@ -81,8 +84,17 @@ impl Parts {
         let view = ViewWriter::new(ClusterView { services, ..ClusterView::default() });
         spawn_local(known.follow(view.part(|view| &view.services)));
         let place = (host.clone(), pods.clone());
-        let noted = (unkept.clone(), refusals.clone());
-        let endpoints = endpoints::View::new(shown.clone(), docker.clone(), &config, place, noted);
+        let (lines_in, last_lines) = watch::channel(Arc::default());
+        spawn_local(last_lines::run(docker.clone(), shown.clone(), lines_in));
+        let problems = ProblemSources {
+            node_name: config.node_name.clone(),
+            shown: shown.clone(),
+            engine: docker.troubles(),
+            last_lines,
+            unkept: unkept.clone(),
+            refusals: refusals.clone(),
+        };
+        let endpoints = endpoints::View::new(docker.clone(), &config, place, problems.clone());
         let parts = Parts {
             config,
             host,
@@ -94,6 +106,7 @@ impl Parts {
             happenings: happenings_in,
             unkept,
             refusals,
+            problems,
             endpoints,
         };
         let (desired_in, desired) = watch::channel(Arc::new(Desired::default()));

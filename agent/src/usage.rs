@@ -16,7 +16,7 @@ coracle-agent: runs Kubernetes pods on this host's Docker
 usage: coracle-agent [flags]
        coracle-agent check FILE... [-o json]
        coracle-agent plan [-o json] [flags]
-       coracle-agent status [-o json] [flags]
+       coracle-agent status [-o json|wide] [flags]
        coracle-agent doctor [-o json] [flags]
        coracle-agent exec [-it] [-n NAMESPACE] [-c CONTAINER] POD -- COMMAND...
        coracle-agent logs [-fp] [-n NAMESPACE] [-c CONTAINER | --all-containers] [--tail N] POD
@@ -32,7 +32,7 @@ usage: coracle-agent [flags]
   apply                  what coracle-master applies from its directory of manifests, and what waits; see coracle-master apply
   backup DIR             save objects, files and the data of volumes that ask for it
   restore DIR            bring all of it back on a host where nothing is yet
-  (each with --help; exit code 0: all is well; 1: something is wrong; 2: the command line is wrong)
+  (each with --help; exit code 0: all is well; 1: something is wrong; 2: the command line is wrong; 3: no agent answers)
 
 ";
 
@@ -62,14 +62,16 @@ exit code 0: the plan is printed, also if there is nothing to do
 ";
 
 const STATUS: &str = "\
-usage: coracle-agent status [-o json] [--socket-dir DIR] [--node-name NAME] [--config FILE]
+usage: coracle-agent status [-o json|wide] [--socket-dir DIR] [--node-name NAME] [--config FILE]
 
-Asks the running agent through its socket: the node, its engine, its pods, and what is wrong in plain words. Manifest files that the
-agent cannot use are named, too.
+Asks the running agent through its socket: the node, its engine, its pods, and what is wrong: what is missing, since when, why, and what
+to do. Manifest files that the agent cannot use are named, too. Long lines are cut, with ... at their end; -o wide and -o json cut
+nothing. A warning, such as a disk near its end, changes nothing about the exit code.
 
 exit code 0: the agent runs, and so does everything that it should run
-          1: something does not; the problems are printed
+          1: something that was asked for is missing; the problems are printed
           2: the command line is wrong
+          3: no agent answers
 ";
 
 const DOCTOR: &str = "\

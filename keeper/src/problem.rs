@@ -1,5 +1,7 @@
-//! One problem: what was asked for and is not there, since when, why, and what to do. `status` of both programs, the line of
-//! `systemctl status`, the metrics and `notify` show problems and nothing else. PURE.
+//! One problem: what was asked for and is not there, since when, why, and what to do. `status` of both programs, the
+//! line of `systemctl status`, the metrics and `notify` show problems and nothing else. PURE.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +13,16 @@ pub enum Severity {
     Problem,
     /// All that was asked for is there, and something comes near its end, such as a certificate.
     Warning,
+}
+
+impl Severity {
+    /// As JSON and the metrics have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Severity::Problem => "problem",
+            Severity::Warning => "warning",
+        }
+    }
 }
 
 /// The thing that has the problem.
@@ -50,6 +62,7 @@ impl Subject {
     /// `pod default/web`, `node n1`, `file /etc/coracle/manifests/a.yaml`.
     pub fn words(&self) -> String {
         match self.namespace.as_str() {
+            "" if self.name.is_empty() => self.kind.clone(),
             "" => format!("{} {}", self.kind, self.name),
             namespace => format!("{} {namespace}/{}", self.kind, self.name),
         }
@@ -57,17 +70,52 @@ impl Subject {
 }
 
 impl Problem {
+    /// A problem; why it is there, what to do and since when are set by whoever knows.
+    pub fn new(reason: &str, subject: Subject, what: impl Into<String>) -> Problem {
+        let (why, advice) = (String::new(), String::new());
+        let (severity, reason, what) = (Severity::Problem, reason.to_owned(), what.into());
+        Problem { severity, reason, subject, what, why, advice, since: None }
+    }
+
+    pub fn warning(self) -> Problem {
+        Problem { severity: Severity::Warning, ..self }
+    }
+
+    pub fn is_warning(&self) -> bool {
+        self.severity == Severity::Warning
+    }
+
     /// Two looks at one problem have one key: `notify` and the metrics count by it.
     pub fn key(&self) -> (&Subject, &str) {
         (&self.subject, &self.reason)
     }
 
-    /// One line, whole: "pod default/web: its container web fails again and again: exit code 1 (...): coracle logs -p ...".
+    /// One line, whole: "pod default/web: container web fails again and again: exit code 1 (...): coracle logs -p web".
     pub fn line(&self) -> String {
         let parts = [self.what.as_str(), &self.why, &self.advice];
         let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         format!("{}: {}", self.subject.words(), parts.join(": "))
     }
+}
+
+/// A text of at most so many characters; a text that is cut says so by "...".
+pub fn cut(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        None => text.to_owned(),
+        Some(_) => {
+            let kept: String = text.chars().take(chars_max.saturating_sub(3)).collect();
+            format!("{}...", kept.trim_end())
+        }
+    }
+}
+
+/// How many problems there are of each severity and reason, for metrics.
+pub fn counts(problems: &[Problem]) -> BTreeMap<(Severity, &str), usize> {
+    let mut counts = BTreeMap::new();
+    for problem in problems {
+        *counts.entry((problem.severity, problem.reason.as_str())).or_default() += 1;
+    }
+    counts
 }
 
 /// Problems before warnings, then by kind and name, so that two looks list alike.
@@ -95,6 +143,26 @@ mod tests {
     fn a_line_leaves_out_the_unknown() {
         assert_eq!(problem(Severity::Problem, "pod", "web").line(), "pod d/web: what: do");
         assert_eq!(problem(Severity::Problem, "node", "n1").line(), "node n1: what: do");
+    }
+
+    #[test]
+    fn a_text_that_is_cut_says_so() {
+        let check = |text: &str, chars_max: usize, expected: &str| assert_eq!(cut(text, chars_max), expected);
+        check("dial tcp: lookup", 16, "dial tcp: lookup");
+        check("dial tcp: lookup", 13, "dial tcp:...");
+        check("äöüäöüäöü", 6, "äöü...");
+        check("", 6, "");
+    }
+
+    #[test]
+    fn problems_are_counted_by_severity_and_reason() {
+        let all = [problem(Severity::Problem, "pod", "a"), problem(Severity::Problem, "pod", "b")];
+        let all: Vec<Problem> = all.into_iter().chain([problem(Severity::Warning, "pod", "c")]).collect();
+        let counts: Vec<_> =
+            counts(&all).into_iter().map(|((severity, reason), n)| (severity.name(), reason, n)).collect();
+        assert_eq!(counts, [("problem", "R", 2), ("warning", "R", 1)]);
+        let text = serde_json::to_value(&all[2]).unwrap();
+        assert_eq!(text["severity"], "warning");
     }
 
     #[test]

@@ -163,7 +163,7 @@ fn status(config: &Config, form: OutputFormat) -> Result<Outcome, String> {
     let dir = config.data_dir.display().to_string();
     let report = state::report(&dir, &metrics, page("/readyz?verbose"), nodes).with(unadopted).applying(applied);
     let text = match form {
-        OutputFormat::Text => report.lines.join("\n"),
+        OutputFormat::Text | OutputFormat::Wide => report.lines.join("\n"),
         OutputFormat::Json => format!("{:#}", report.document),
     };
     // What was asked for, also where it is not well.

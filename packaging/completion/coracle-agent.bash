@@ -6,7 +6,7 @@ _coracle_agent() {
         case $one in check | plan | status | doctor | exec | logs | backup | restore) command=$one ;; esac
     done
     case $before in
-        -o) mapfile -t COMPREPLY < <(compgen -W "json text" -- "$word"); return ;;
+        -o) mapfile -t COMPREPLY < <(compgen -W "json text wide" -- "$word"); return ;;
         --*)
             value=$(coracle-agent --help | sed -n "s/^  $before \([^ ]*\).*/\1/p" 2>/dev/null)
             case $value in

@@ -13,7 +13,7 @@ commands=(
 )
 flags=(${(f)"$(coracle-agent --help | grep -oE -- '--[a-z-]+' | sort -u)"})
 if [[ ${words[CURRENT-1]} == -o ]]; then
-    compadd json text
+    compadd json text wide
 elif [[ ${words[CURRENT]} == -* ]]; then
     compadd -- -o $flags
 elif (( ${words[(I)check]} )); then

@@ -29,6 +29,7 @@ mod private_images;
 mod secure;
 mod services;
 mod setups;
+mod status;
 mod streams;
 mod vanish;
 mod whole_files;
@@ -50,6 +51,7 @@ const SUITES: &[&[Test]] = &[
     beside::TESTS,
     cluster::TESTS,
     streams::TESTS,
+    status::TESTS,
     vanish::TESTS,
     helm::TESTS,
     setups::TESTS,

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 
+use coracle_keeper::problem::Problem;
 use tokio::sync::{mpsc, watch};
 
 use super::file::{ReadSettings, Stamp, last_good_versions, names, stamp, take};
@@ -22,7 +23,7 @@ use super::file_services::gathered;
 use super::good::{Good, renewed};
 use super::inotify::{Change, Watch};
 use super::manifest::{Entry, Fault};
-use super::{PodName, complaints, page};
+use super::{PodName, complaints, file_problems, page};
 use crate::facts::happening::Happening;
 use crate::facts::objects::{Object, Ref};
 use crate::facts::source_state::{FileProblem, FilesSeen, SourceState};
@@ -335,6 +336,15 @@ impl Directory {
         }
     }
 
+    fn problems(&self, whole: bool, page_unknown: bool) -> Vec<Problem> {
+        let too_many = (!whole).then_some(FILES_MAX);
+        let mut problems = file_problems::of_directory(&self.path, self.trouble.as_deref(), too_many, page_unknown);
+        for file in self.files.values() {
+            problems.extend(file.problems.iter().map(|found| file_problems::of_file(found, file.stamp.modified)));
+        }
+        problems
+    }
+
     /// `whole`: the names of all files are known. `page_unknown`: the page of another host was never fetched.
     fn state(&mut self, whole: bool, page_unknown: bool) -> SourceState {
         let mut pods: Vec<Arc<Wanted>> = Vec::new();
@@ -343,7 +353,7 @@ impl Directory {
         let mut files = FilesSeen { whole, ..FilesSeen::default() };
         files.unread.extend(page_unknown.then(|| page::NAME.to_owned()));
         let mut owners: BTreeMap<String, &OsString> = BTreeMap::new();
-        let mut doubles = BTreeSet::new();
+        let (mut doubles, mut problems) = (BTreeSet::new(), self.problems(whole, page_unknown));
         for (name, file) in &self.files {
             files.problems.extend(file.problems.iter().cloned());
             if file.good.is_none() || file.lacks {
@@ -353,10 +363,9 @@ impl Directory {
             let Some(good) = &file.good else { continue };
             let mut double = |first: &OsString, what: String, how: &str| {
                 let (path, first) = (self.place_of(name), first.to_string_lossy());
-                doubles.insert(format!(
-                    "manifest {}: {first} asks for the same {what} and comes first: {how}",
-                    path.display()
-                ));
+                let why = format!("{first} asks for the same {what} and comes first: {how}");
+                doubles.insert(format!("manifest {}: {why}", path.display()));
+                problems.push(file_problems::double(&path, why));
             };
             for wanted in good.pods() {
                 let PodName { uid, namespace, name: pod, .. } = &wanted.name;
@@ -394,7 +403,7 @@ impl Directory {
         files.gone = self.gone_names.clone();
         let services = gathered(self.files.iter().map(|(name, file)| (name, file.good.as_ref())));
         let (gone, files) = (self.gone.clone(), Arc::new(files));
-        SourceState { pods, complete, gone, objects, services, files, ..SourceState::default() }
+        SourceState { pods, complete, gone, objects, services, files, problems, ..SourceState::default() }
     }
 }
 

@@ -89,6 +89,7 @@ fn add_services(
         let all: Vec<Arc<Service>> = merged.services.iter().chain(served.services.iter()).cloned().collect();
         merged.services = Arc::new(all);
     }
+    merged.problems.extend(served.waiting.iter().map(ServiceWait::problem));
     merged.file_services = Some(Arc::new(served));
     book
 }

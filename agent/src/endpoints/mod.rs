@@ -1,5 +1,5 @@
 //! The agent's HTTP endpoints. Its port, which every program of this host reaches, answers `/healthz` alone. Its
-//! socket, for root and the master, also answers `/pods`, `/node`, `/backup`,
+//! socket, for root and the master, also answers `/pods`, `/node`, `/problems`, `/backup`,
 //! `/containerLogs/{namespace}/{pod}/{container}`, `/exec/...`, `/attach/...` and `/portForward/...`: pods hold
 //! passwords, logs anything, and a command may do anything.
 //!
@@ -21,7 +21,7 @@ use crate::backup::offered::offered;
 use crate::facts::naming::{CONFIG_SOURCE, WAITS_FOR};
 use crate::facts::shown::Shown;
 use crate::telling::node::conditions;
-use crate::telling::summary;
+use crate::telling::problems;
 use streams::With;
 pub use view::View;
 
@@ -95,6 +95,7 @@ fn answer(view: &View, request: &Request) -> Answer {
         "/healthz" => healthz(&view.shown.borrow(), view.docker.trouble()),
         "/node" => node(view),
         "/backup" => backup(view),
+        "/problems" => Answer::json(StatusCode::OK, json!({ "problems": view.problems.now() }).to_string()),
         "/pods" | "/pods/" => pods(&view.shown.borrow(), &view.node_name),
         _ => match path.strip_prefix("/containerLogs/") {
             Some(rest) => logs::answer(view, rest, request),
@@ -126,15 +127,9 @@ fn node(view: &View) -> Answer {
         "os": host.os_image, "kernel": host.kernel, "cpus": host.cpus, "memoryBytes": host.memory_bytes,
         "diskBytes": host.disk_bytes, "formerNames": shown.desired.former,
         "conditions": short_of(&shown), "left": shown.world.memory.left(), "unkept": view.unkept.texts(),
-        "refused": view.refusals.texts(), "services": waiting_services(&shown),
+        "refused": view.refusals.texts(),
     });
     Answer::json(StatusCode::OK, about.to_string())
-}
-
-/// The Services of files that wait, in words.
-fn waiting_services(shown: &Shown) -> Vec<String> {
-    let waiting = shown.desired.file_services.iter().flat_map(|of_files| &of_files.waiting);
-    waiting.map(ToString::to_string).collect()
 }
 
 /// The node's pressure conditions with status True; `/healthz` reports the engine's state.
@@ -153,10 +148,10 @@ fn backup(view: &View) -> Answer {
 }
 
 fn pods(shown: &Shown, node_name: &str) -> Answer {
-    let items: Vec<Value> = shown
-        .desired
-        .pods
-        .iter()
+    let mut wanted: Vec<_> = shown.desired.pods.iter().collect();
+    wanted.sort_by_key(|(uid, wanted)| (&wanted.name.namespace, &wanted.name.name, *uid));
+    let items: Vec<Value> = wanted
+        .into_iter()
         .map(|(uid, wanted)| {
             let mut pod = wanted.document.clone();
             pod["apiVersion"] = "v1".into();
@@ -167,7 +162,7 @@ fn pods(shown: &Shown, node_name: &str) -> Answer {
             if let Some(status) = shown.statuses.get(uid) {
                 pod["status"] = status.clone();
             }
-            if let Some(note) = summary::note(shown, uid) {
+            if let Some(note) = problems::note(shown, uid) {
                 pod["metadata"]["annotations"][WAITS_FOR] = note.into();
             }
             pod

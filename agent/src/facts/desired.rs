@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use coracle_api::service::Service;
+use coracle_keeper::problem::Problem;
 
 use crate::facts::file_services::FileServices;
 use crate::facts::naming::{PodName, Source};
@@ -24,6 +25,8 @@ pub struct Desired {
     pub gone: UidSet,
     /// The files of this host's directory.
     pub files: Arc<FilesSeen>,
+    /// The problems of the sources, such as a file that cannot be used or a pod that is left out.
+    pub problems: Vec<Problem>,
     /// Names that this host's node had before, and that the API still has.
     pub former: BTreeSet<String>,
     /// v1 Services of all namespaces, as last heard, and Services of files: for service variables.

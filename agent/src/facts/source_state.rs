@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use coracle_keeper::problem::Problem;
+
 use crate::facts::file_services::FileService;
 use crate::facts::objects::{Object, Ref};
 use crate::facts::uid_set::UidSet;
@@ -31,6 +33,8 @@ pub struct SourceState {
     pub services: Vec<FileService>,
     /// Of files: the pods that each file asks for.
     pub files: Arc<FilesSeen>,
+    /// The problems of the source itself, such as a file that cannot be used.
+    pub problems: Vec<Problem>,
 }
 
 /// The files of a source, as far as they tell whose the pods are that they do not ask for now.
