@@ -5,7 +5,7 @@
 
 use super::values::{command, label, pairs, set, text, texts, truth};
 use super::variables::Variables;
-use super::{Desk, duration, healthcheck, mounts, ports, values};
+use super::{Desk, duration, healthcheck, mounts, ports};
 use serde_json::{Map, Value, json};
 
 /// Keys that are read below; others of a service are remarked.
@@ -450,6 +450,5 @@ mod tests {
             let uses = source.matches(&format!("\"{key}\"")).count();
             assert!(uses >= 2, "{key} is known, and nothing reads it");
         }
-        assert!(values::label("a") == "a");
     }
 }
