@@ -29,6 +29,11 @@ prepared() {
         install -d -m 0755 /var/lib/coracle
         install -d -m 0700 -o coracle-master -g coracle-master /var/lib/coracle/master
     fi
+    # Root writes there, the master reads: files made there get its group. What an administrator chose stays.
+    if ! dpkg-statoverride --list /etc/coracle/apply >/dev/null; then
+        chgrp coracle-master /etc/coracle/apply
+        chmod 2750 /etc/coracle/apply
+    fi
 TEXT
     else
         cat <<'TEXT'
@@ -78,7 +83,7 @@ $([ "$name" != agent ] || echo "    sweep || true")
 $([ "$name" != agent ] || echo "    grep -o ' /run/coracle/volumes/[^ ]*' /proc/mounts | sort -r | xargs -r umount || true
     remove_tree /run/coracle/volumes /etc/coracle/manifests")
     remove_tree /var/lib/coracle/$name /run/coracle/$name
-$([ "$name" != master ] || echo "    rm -f /etc/coracle/admin.kubeconfig /etc/coracle/admin.kubeconfig.partial; remove_tree /var/log/coracle-master")
+$([ "$name" != master ] || echo "    rm -f /etc/coracle/admin.kubeconfig /etc/coracle/admin.kubeconfig.partial; remove_tree /var/log/coracle-master /etc/coracle/apply")
 $([ "$name" != agent ] || echo "    rm -f /run/coracle/engine-*.lock; rmdir --ignore-fail-on-non-empty /var/lib/coracle/images /var/lib/coracle/volumes 2>/dev/null || true")
     rmdir --ignore-fail-on-non-empty /var/lib/coracle /run/coracle 2>/dev/null || true
     rmdir --ignore-fail-on-non-empty /etc/coracle 2>/dev/null || true
@@ -101,6 +106,7 @@ package() {
     fi
     install -D -m 0644 "packaging/$name.conf" "$root/etc/coracle/$name.conf"
     [ "$name" != agent ] || mkdir -p "$root/etc/coracle/manifests"
+    [ "$name" != master ] || mkdir -p "$root/etc/coracle/apply"
     install -D -m 0644 "packaging/man/coracle-$name.8" "$root/usr/share/man/man8/coracle-$name.8"
     gzip -9n "$root/usr/share/man/man8/coracle-$name.8"
     install -D -m 0644 "packaging/completion/coracle-$name.bash" "$root/usr/share/bash-completion/completions/coracle-$name"
@@ -145,6 +151,7 @@ TEXT
     find "$root" -print0 | xargs -0 touch -h -d "@$SOURCE_DATE_EPOCH"
     find "$root" -type d -print0 | xargs -0 chmod 0755
     [ "$name" != agent ] || chmod 0750 "$root/etc/coracle/manifests"
+    [ "$name" != master ] || chmod 0750 "$root/etc/coracle/apply"
     dpkg-deb --root-owner-group --build "$root" "$out/coracle-${name}_${version}_$arch.deb" >/dev/null
     rm -rf "$root"
     echo "built $out/coracle-${name}_${version}_$arch.deb"
@@ -160,7 +167,7 @@ package agent "$libc, init-system-helpers (>= 1.54~), docker.io | docker-ce | po
     "The agent of Coracle runs pods on this host's Docker: from manifest files dropped in /etc/coracle/manifests and from a coracle-master. It restarts, probes and reports them, and balances services with nftables."
 
 if command -v lintian >/dev/null 2>&1; then
-    # The directory of manifests is 0750 on purpose: they hold passwords. Root may build packages here.
+    # The directories of manifests are 0750 on purpose: they hold passwords. Root may build packages here.
     lintian --fail-on error --allow-root --suppress-tags non-standard-dir-perm "$out"/*.deb
 else
     echo "lintian is not installed, so the packages were not checked; apt-get install lintian"

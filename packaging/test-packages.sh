@@ -171,6 +171,7 @@ await 30 "the posted pod runs, and has never been restarted" posted_runs
 ask -X DELETE $pods/posted >/dev/null
 before=$(container)
 [ "$(inside stat -c %a /etc/coracle/manifests)" = 750 ] || fail "/etc/coracle/manifests is open"
+[ "$(inside stat -c '%a %U %G' /etc/coracle/apply)" = "2750 root coracle-master" ] || fail "/etc/coracle/apply is not the master's to read"
 
 secure_port
 

@@ -18,6 +18,9 @@ use coracle_http::client::Target;
 use coracle_program::command_line::{CommandLine, FILE_BYTES_MAX, OutputFormat, from_here};
 use coracle_program::options::{FILE, Given, Row};
 
+use crate::backup::options::Options as BackupOptions;
+use crate::desired::file::ReadSettings;
+use crate::desired::file_services::decide::FileRange;
 use crate::desired::page::{Page, PageAddress};
 use crate::facts::clock::wall_ms;
 use crate::facts::thresholds::{self, Threshold};
@@ -31,10 +34,14 @@ use crate::usage::{self, OPTIONS};
 const RUN_DIR: &str = "/run/coracle";
 /// The configuration file of the packaged agent.
 const PACKAGED: &str = "/etc/coracle/agent.conf";
+/// The configuration and the manifests of the packages.
+const ETC: &str = "/etc/coracle";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     pub manifest_dir: String,
+    /// Fields of manifests that v1 does not have are left out with a warning, not refused.
+    pub allow_unknown_fields: bool,
     /// More manifests, on another host.
     pub manifest_url: Option<Page>,
     pub data_dir: String,
@@ -50,6 +57,8 @@ pub struct Config {
     pub pod_network: Owner,
     /// Networks whose addresses services may have on this host.
     pub external_ips: Vec<Cidr>,
+    /// Where Services of manifest files have their addresses, and the agent its DNS server without a master.
+    pub file_service_cidr: FileRange,
     /// None: the address of the cluster's DNS service, where the agent has a master.
     pub cluster_dns: Option<IpAddr>,
     /// None: as the master says.
@@ -69,6 +78,13 @@ pub struct Config {
     pub serial_pulls: bool,
 }
 
+impl Config {
+    /// How manifest files are read.
+    pub fn reading(&self) -> ReadSettings<'_> {
+        ReadSettings { node_name: &self.node_name, allow_unknown: self.allow_unknown_fields }
+    }
+}
+
 /// A parsed command line.
 #[derive(Debug, PartialEq)]
 pub enum Invocation {
@@ -81,13 +97,15 @@ pub enum Invocation {
     Version,
 }
 
-/// Looked at once, and told; nothing is changed.
+/// Done once, and told. All but `Backup` and `Restore` only look.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     Check(Vec<PathBuf>),
     Plan,
     Status,
     Doctor,
+    Backup(PathBuf, BackupOptions),
+    Restore(PathBuf, BackupOptions),
 }
 
 #[derive(Debug, PartialEq)]
@@ -133,6 +151,7 @@ fn of_running((deed, mut flags): (Deed, Vec<String>), host: &HostDefaults) -> Re
 fn read_flags(arguments: &[String], host: &HostDefaults) -> Result<Invocation, BadConfig> {
     let mut line = CommandLine::default();
     let mut rest = arguments.iter().cloned();
+    let mut of_backup = BTreeMap::new();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "--help" | "-h" => {
@@ -145,10 +164,21 @@ fn read_flags(arguments: &[String], host: &HostDefaults) -> Result<Invocation, B
                 let format = joined.or_else(|| rest.next()).unwrap_or_default();
                 line.format = Some(OutputFormat::parse(&format).map_err(BadConfig)?);
             }
+            flag if is_of_backup(&line.words, flag) => {
+                let (key, value) =
+                    flag.split_once('=').map_or((flag, None), |(key, value)| (key, Some(value.to_owned())));
+                let value = value.or_else(|| rest.next()).ok_or_else(|| BadConfig(format!("{key} needs a value")))?;
+                of_backup.insert(key.to_owned(), from_here(&value).map_err(|why| BadConfig(format!("{key}: {why}")))?);
+            }
             _ => line.read(OPTIONS, argument, &mut rest).map_err(BadConfig)?,
         }
     }
-    let command = command(&line.words.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let options = BackupOptions {
+        etc: of_backup.remove("--etc").unwrap_or_else(|| ETC.to_owned()).into(),
+        master_config: of_backup.remove("--master-config"),
+        named: line.given.iter().any(|given| given.key == "node-name"),
+    };
+    let command = command(&line.words.iter().map(String::as_str).collect::<Vec<_>>(), options)?;
     if line.format.is_some() && command.is_none() {
         return Err(BadConfig("-o is for a command that tells something: see --help".to_owned()));
     }
@@ -164,6 +194,15 @@ fn read_flags(arguments: &[String], host: &HostDefaults) -> Result<Invocation, B
         Some(command) => Invocation::Do(command, line.format.unwrap_or_default(), config),
         None => Invocation::Run(config),
     })
+}
+
+/// Options of `backup` and `restore` alone, behind these words.
+fn is_of_backup(words: &[String], flag: &str) -> bool {
+    match (words.first().map(String::as_str), flag.split('=').next()) {
+        (Some("backup"), Some("--etc")) => true,
+        (Some("backup" | "restore"), Some("--master-config")) => true,
+        _ => false,
+    }
 }
 
 /// The options of the command line by their keys.
@@ -192,7 +231,8 @@ fn read_file(path: &str) -> Result<BTreeMap<&'static str, Given>, BadConfig> {
 }
 
 /// None: it is to run.
-fn command(words: &[&str]) -> Result<Option<Command>, BadConfig> {
+fn command(words: &[&str], options: BackupOptions) -> Result<Option<Command>, BadConfig> {
+    let path = |dir: &str| from_here(dir).map(PathBuf::from).map_err(|why| BadConfig(format!("{dir}: {why}")));
     let alone = |command: Command| match words {
         [_] => Ok(Some(command)),
         [word, more, ..] => Err(BadConfig(format!("{more:?}: {word} takes options alone, see {word} --help"))),
@@ -205,6 +245,9 @@ fn command(words: &[&str]) -> Result<Option<Command>, BadConfig> {
         ["plan", ..] => alone(Command::Plan),
         ["status", ..] => alone(Command::Status),
         ["doctor", ..] => alone(Command::Doctor),
+        ["backup", dir] => Ok(Some(Command::Backup(path(dir)?, options))),
+        ["restore", dir] => Ok(Some(Command::Restore(path(dir)?, options))),
+        [word @ ("backup" | "restore"), ..] => Err(BadConfig(format!("{word} takes one directory, see {word} --help"))),
         [word, ..] => Err(BadConfig(format!("{word:?} is no option and no command: see --help"))),
     }
 }
@@ -254,11 +297,13 @@ impl Settings<'_> {
             eviction_hard: self.value("eviction-hard", thresholds::parse)?,
             cluster_dns: self.optional("cluster-dns", values::address)?,
             manifest_dir: self.value("manifest-dir", values::folder)?,
+            allow_unknown_fields: self.value("allow-unknown-fields", values::is_yes)?,
             data_dir: self.value("data-dir", values::folder)?,
             socket: Path::new(&self.value("socket-dir", values::folder)?).join(socket),
             pod_cidr: self.value("pod-cidr", values::pod_cidr)?,
             pod_network: self.value("pod-network", values::pod_network)?,
             external_ips: self.value("external-ips", values::networks)?,
+            file_service_cidr: self.file_service_cidr()?,
             cluster_domain: self.optional("cluster-domain", values::domain)?,
             secrets_on_disk: self.value("secrets-on-disk", values::is_yes)?,
             run_dir: RUN_DIR.to_owned(),
@@ -295,6 +340,25 @@ impl Settings<'_> {
             return Err(self.bad("master", &why));
         }
         Ok(master)
+    }
+
+    /// The default gives way to a pod-cidr that has addresses of it: an upgrade must not keep the agent from starting.
+    fn file_service_cidr(&self) -> Result<FileRange, BadConfig> {
+        let key = "file-service-cidr";
+        let Some(range) = self.value(key, values::service_cidr)? else {
+            return Ok(Err("file-service-cidr is none in agent.conf: name a range there".to_owned()));
+        };
+        let pods = self.value("pod-cidr", values::pod_cidr)?;
+        match range.overlaps(pods) {
+            false => Ok(Ok(range)),
+            true if self.named(key).is_some() => {
+                Err(self.bad(key, &format!("{range} has addresses of pod-cidr {pods}")))
+            }
+            true => Ok(Err(format!(
+                "file-service-cidr {range}, the default, has addresses of pod-cidr {pods}: name another range in \
+                 agent.conf"
+            ))),
+        }
     }
 
     fn page(&self) -> Result<Option<Page>, BadConfig> {
@@ -368,6 +432,8 @@ mod tests {
         let networks = run(&["--external-ips", "192.168.1.240/28, 203.0.113.7/32"]).unwrap().external_ips;
         let shown: Vec<String> = networks.iter().map(ToString::to_string).collect();
         assert_eq!((shown.join(" ").as_str(), config.external_ips.len()), ("192.168.1.240/28 203.0.113.7/32", 0));
+        let lenient = run(&["--allow-unknown-fields=yes"]).unwrap().allow_unknown_fields;
+        assert_eq!((config.allow_unknown_fields, lenient), (false, true));
         assert_eq!((config.net_raw, run(&["--net-raw=no"]).unwrap().net_raw), (true, false));
         let devices = |resource: &str, count, paths: &[&str]| {
             let paths = paths.iter().map(|path| (*path).to_owned()).collect();

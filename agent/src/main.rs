@@ -1,6 +1,7 @@
 //! Arguments, log, signals, exit code; everything else is in the library.
 
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -20,6 +21,9 @@ const BLOCKING_THREADS_MAX: usize = 12 + THREADS_MAX;
 #[expect(clippy::print_stdout, reason = "--help and --version are asked for on standard output")]
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|word| word == "apply") {
+        return of_master(&arguments);
+    }
     let host = config::HostDefaults { name: machine::name(), docker_host: std::env::var("DOCKER_HOST").ok() };
     match config::read(&arguments, &host) {
         Ok(Invocation::Help(text)) => {
@@ -44,6 +48,13 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// A command of the master's program, which this process becomes.
+fn of_master(arguments: &[String]) -> ExitCode {
+    let error = std::process::Command::new("coracle-master").args(arguments).exec();
+    eprintln!("coracle-agent: {} is a command of coracle-master, which does not start: {error}", arguments[0]);
+    ExitCode::from(3)
 }
 
 fn start(config: Config) -> ExitCode {

@@ -16,17 +16,23 @@ coracle-agent: runs Kubernetes pods on this host's Docker
 usage: coracle-agent [flags]
        coracle-agent check FILE... [-o json]
        coracle-agent plan [-o json] [flags]
-       coracle-agent status [-o json] [flags]
+       coracle-agent status [-o json|wide] [flags]
        coracle-agent doctor [-o json] [flags]
        coracle-agent exec [-it] [-n NAMESPACE] [-c CONTAINER] POD -- COMMAND...
        coracle-agent logs [-fp] [-n NAMESPACE] [-c CONTAINER | --all-containers] [--tail N] POD
+       coracle-agent apply [--confirm|--again|--mark [--yes]]
+       coracle-agent backup DIR [-o json] [flags]
+       coracle-agent restore DIR [-o json] [flags]
 
   check FILE...          say what is wrong with manifest files; a directory stands for the files in it
   plan                   say what an agent that starts now would do, and why; does nothing
   status                 say how this node and its pods are, and what is wrong
   doctor                 name the problems of this host, and what to do
   exec, logs             run a command in a pod of this host, say what it wrote; no master is needed
-  (each with --help; exit code 0: all is well; 1: something is wrong; 2: the command line is wrong)
+  apply                  what coracle-master applies from its directory of manifests, and what waits; see coracle-master apply
+  backup DIR             save objects, files and the data of volumes that ask for it
+  restore DIR            bring all of it back on a host where nothing is yet
+  (each with --help; exit code 0: all is well; 1: something is wrong; 2: the command line is wrong; 3: no agent answers)
 
 ";
 
@@ -56,14 +62,16 @@ exit code 0: the plan is printed, also if there is nothing to do
 ";
 
 const STATUS: &str = "\
-usage: coracle-agent status [-o json] [--socket-dir DIR] [--node-name NAME] [--config FILE]
+usage: coracle-agent status [-o json|wide] [--socket-dir DIR] [--node-name NAME] [--config FILE]
 
-Asks the running agent through its socket: the node, its engine, its pods, and what is wrong in plain words. Manifest files that the
-agent cannot use are named, too.
+Asks the running agent through its socket: the node, its engine, its pods, and what is wrong: what is missing, since when, why, and what
+to do. Manifest files that the agent cannot use are named, too. Long lines are cut, with ... at their end; -o wide and -o json cut
+nothing. A warning, such as a disk near its end, changes nothing about the exit code.
 
 exit code 0: the agent runs, and so does everything that it should run
-          1: something does not; the problems are printed
+          1: something that was asked for is missing; the problems are printed
           2: the command line is wrong
+          3: no agent answers
 ";
 
 const DOCTOR: &str = "\
@@ -101,6 +109,35 @@ exit code 0: the log was printed
           2: the command line is wrong
 ";
 
+const BACKUP: &str = "\
+usage: coracle-agent backup DIR [-o json] [--etc DIR] [--master-config FILE] [--socket-dir DIR] [--node-name NAME] [--config FILE]
+
+Saves this host in a new directory DIR, as root: the objects of the API, if a master runs on this host, /etc/coracle (--etc), what the
+agent alone knows, and the data of volumes that ask for it by annotation, between the hooks of their pods:
+  on a claim   coracle.dev/backup: \"true\"
+  on a pod     coracle.dev/backup: VOLUME,VOLUME
+               coracle.dev/backup-before, -after: a command; -container, -timeout (300s)
+  on either    coracle.dev/backup-live: \"true\": its files may change meanwhile
+DIR has its name when the backup is complete and whole; an earlier backup of that name is replaced. Where something is missing it is
+named, and the directory is DIR.incomplete. Needs the agent to run, and tar. --master-config is of a master with options of its own.
+
+exit code 0: everything that was asked for is in it
+          1: something is missing; it is named
+          2: the command line is wrong
+";
+
+const RESTORE: &str = "\
+usage: coracle-agent restore DIR [-o json] [--master-config FILE] [--node-name NAME] [--config FILE]
+
+Brings back what `backup` has saved, as root, each directory to its place. Both programs have to be stopped, the directories to be
+empty or not there, and the host to have the name of the node that the backup is of. Sums and places are judged first: until then, and until
+everything is unpacked, an error leaves nothing behind.
+
+exit code 0: everything is back
+          1: it is not, and why; or the backup itself lacked something, which is named
+          2: the command line is wrong
+";
+
 pub fn of(word: Option<&str>) -> String {
     let text = match word {
         Some("check") => CHECK,
@@ -109,6 +146,8 @@ pub fn of(word: Option<&str>) -> String {
         Some("doctor") => DOCTOR,
         Some("exec") => EXEC,
         Some("logs") => LOGS,
+        Some("backup") => BACKUP,
+        Some("restore") => RESTORE,
         _ => return format!("{PROGRAM}{}  --help, --version\n", OPTIONS.help()),
     };
     text.to_owned()
@@ -120,7 +159,7 @@ mod tests {
 
     #[test]
     fn every_command_has_its_own() {
-        for command in ["check", "plan", "status", "doctor", "exec", "logs"] {
+        for command in ["check", "plan", "status", "doctor", "exec", "logs", "backup", "restore"] {
             let text = of(Some(command));
             assert!(text.starts_with(&format!("usage: coracle-agent {command}")), "{text}");
             assert!(text.contains("exit code 0") && text.contains("2: the command line is wrong"), "{text}");

@@ -8,10 +8,12 @@ commands=(
     'doctor:name the problems of this host'
     'exec:run a command in a pod of this host'
     'logs:say what a container of this host wrote'
+    'backup:save objects, files and data of this host'
+    'restore:bring all of it back on a bare host'
 )
 flags=(${(f)"$(coracle-agent --help | grep -oE -- '--[a-z-]+' | sort -u)"})
 if [[ ${words[CURRENT-1]} == -o ]]; then
-    compadd json text
+    compadd json text wide
 elif [[ ${words[CURRENT]} == -* ]]; then
     compadd -- -o $flags
 elif (( ${words[(I)check]} )); then

@@ -208,6 +208,13 @@ impl<'a> Bed<'a> {
         Said::of(&mut command, input)
     }
 
+    /// The same, which goes on beside the test.
+    pub fn launch_program(&self, arguments: &[&str]) -> Child {
+        let mut command = program("coracle-agent");
+        command.arg(arguments[0]).arg("--socket-dir").arg(self.path("sockets")).args(["--node-name", "n1"]);
+        self.launch(command.args(&arguments[1..]), "agent")
+    }
+
     /// What a command of the master's program says about the bed's master.
     pub fn ask_master(&self, arguments: &[&str]) -> Said {
         let mut command = Command::new("timeout");

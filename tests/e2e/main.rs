@@ -5,6 +5,7 @@
 //! `cargo test -p coracle-tests --features e2e --test e2e -- [FILTER]`: one test after the other on one engine. Many
 //! tests are shared out to two processes with an engine each, as most of their time is spent waiting.
 
+mod backup;
 mod bed;
 mod beside;
 mod clock;
@@ -12,6 +13,7 @@ mod cluster;
 #[cfg(feature = "clients")]
 mod crate_kube;
 mod engine;
+mod file_services;
 mod helm;
 mod images;
 mod in_cluster;
@@ -27,8 +29,10 @@ mod private_images;
 mod secure;
 mod services;
 mod setups;
+mod status;
 mod streams;
 mod vanish;
+mod whole_files;
 mod workloads;
 
 use bed::Bed;
@@ -41,10 +45,13 @@ pub type Test = (&'static str, fn(&mut Bed));
 
 const SUITES: &[&[Test]] = &[
     manifests::TESTS,
+    whole_files::TESTS,
     life::TESTS,
+    backup::TESTS,
     beside::TESTS,
     cluster::TESTS,
     streams::TESTS,
+    status::TESTS,
     vanish::TESTS,
     helm::TESTS,
     setups::TESTS,
@@ -56,6 +63,7 @@ const SUITES: &[&[Test]] = &[
     secure::TESTS,
     in_cluster::TESTS,
     services::TESTS,
+    file_services::TESTS,
     CRATE_KUBE,
 ];
 

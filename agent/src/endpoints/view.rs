@@ -14,6 +14,7 @@ use crate::figures::LastReadings;
 use crate::figures::probes::Tallies;
 use crate::host::machine::Host;
 use crate::runtime::docker::Docker;
+use crate::telling::sources::ProblemSources;
 
 /// What the handlers look at.
 #[derive(Clone)]
@@ -32,6 +33,8 @@ pub struct View {
     pub unkept: Unkept,
     /// Requests that the master refuses.
     pub refusals: Refusals,
+    /// What is wrong with this node.
+    pub problems: ProblemSources,
     /// The range of the pods' addresses.
     pub pods: PodCidr,
     /// What came of probes.
@@ -39,13 +42,8 @@ pub struct View {
 }
 
 impl View {
-    pub fn new(
-        shown: watch::Receiver<Arc<Shown>>,
-        docker: Arc<Docker>,
-        config: &Config,
-        (host, pods): (Host, PodCidr),
-        (unkept, refusals): (Unkept, Refusals),
-    ) -> View {
+    pub fn new(docker: Arc<Docker>, config: &Config, (host, pods): (Host, PodCidr), problems: ProblemSources) -> View {
+        let ProblemSources { shown, unkept, refusals, .. } = problems.clone();
         let (node_name, socket, data_dir) = (config.node_name.clone(), config.socket.clone(), config.data_dir.clone());
         let (last, tallies) = (Arc::default(), Arc::default());
         View {
@@ -59,6 +57,7 @@ impl View {
             last,
             unkept,
             refusals,
+            problems,
             pods,
             tallies,
         }

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use coracle_api::service::Service;
+use coracle_keeper::problem::Problem;
 
+use crate::facts::file_services::FileServices;
 use crate::facts::naming::{PodName, Source};
 use crate::facts::node_said::NodeSaid;
 use crate::facts::objects::Objects;
@@ -23,10 +25,14 @@ pub struct Desired {
     pub gone: UidSet,
     /// The files of this host's directory.
     pub files: Arc<FilesSeen>,
+    /// The problems of the sources, such as a file that cannot be used or a pod that is left out.
+    pub problems: Vec<Problem>,
     /// Names that this host's node had before, and that the API still has.
     pub former: BTreeSet<String>,
-    /// v1 Services of all namespaces, as last heard: for service variables.
+    /// v1 Services of all namespaces, as last heard, and Services of files: for service variables.
     pub services: Arc<Vec<Arc<Service>>>,
+    /// The Services of this host's files. None: the directory was not read yet.
+    pub file_services: Option<Arc<FileServices>>,
     /// How the names of new pods resolve.
     pub dns: Dns,
     /// The master's part of this node. None: unknown.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::facts::checks::ProbeKind;
+pub use crate::facts::checks::Dead;
 use crate::facts::engine::{Image, SeenContainer};
 use crate::facts::huge_pages::HugePages;
 use crate::facts::memory::Memory;
@@ -91,16 +91,11 @@ pub type Verdicts = BTreeMap<String, Verdict>;
 pub struct Verdict {
     /// The result of the readiness probe; None before the first. Not used without a probe.
     pub ready: Option<bool>,
+    /// The words of the readiness probe when it began to fail. Later words are dropped: words with a time in them would
+    /// be a change at each failure.
+    pub unready: Option<String>,
     /// The startup probe has passed.
     pub started: bool,
     /// Set once the startup or the liveness probe has failed as often as its threshold says.
     pub dead: Option<Dead>,
-}
-
-/// How a probe found a container dead.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dead {
-    pub probe: ProbeKind,
-    /// The probe's last output, in words.
-    pub output: String,
 }

@@ -366,7 +366,7 @@ impl Trouble {
         self.wait_ms = (self.wait_ms * 2).clamp(ENGINE_WAIT_MS, ENGINE_WAIT_MS_MAX);
         if self.now.is_none() {
             log::warn!("the engine does not answer, everything waits for it: {failure}");
-            self.now = Some((failure.text().to_owned(), now.mono_ms));
+            self.now = Some((failure.text().to_owned(), now.wall_ms));
         }
     }
 
