@@ -182,7 +182,7 @@ const ROOMS_OF_AGENT: &[(&str, &[&str])] = &[
     ("images", &["facts", "host", "plan", "runtime"]),
     ("updates", &["facts", "host", "plan", "runtime", "spec"]),
     ("running", &["facts", "figures", "host", "plan", "runtime", "status"]),
-    ("telling", &["desired", "facts", "host", "plan", "running", "status"]),
+    ("telling", &["desired", "facts", "host", "plan", "running", "status", "updates"]),
     ("streams", &["runtime"]),
     ("inside", &[]),
 ];
