@@ -3,6 +3,7 @@
 //!
 //! The file has a line `key = value` for each, with the names of the flags; `#` begins a comment line.
 
+mod update;
 mod values;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ use crate::images;
 use crate::inside::deed::{self, Deed};
 use crate::network::pod_network::Owner;
 use crate::usage::{self, OPTIONS};
+pub use update::UpdateWish;
 
 /// Where the locks of engines are, common to all agents of a host.
 const RUN_DIR: &str = "/run/coracle";
@@ -97,7 +99,7 @@ pub enum Invocation {
     Version,
 }
 
-/// Done once, and told. All but `Backup` and `Restore` only look.
+/// Done once, and told. All but `Backup`, `Restore` and `Update` only look.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     Check(Vec<PathBuf>),
@@ -106,6 +108,9 @@ pub enum Command {
     Doctor,
     Backup(PathBuf, BackupOptions),
     Restore(PathBuf, BackupOptions),
+    Images,
+    /// Asks the running agent to replace pods.
+    Update(UpdateWish),
 }
 
 #[derive(Debug, PartialEq)]
@@ -128,6 +133,13 @@ pub struct HostDefaults {
 
 /// Reads the command line, and the file that it names. A command reads the packaged agent's file where none is named.
 pub fn read(arguments: &[String], host: &HostDefaults) -> Result<Invocation, BadConfig> {
+    if let Some(taken) = update::take(arguments) {
+        let (wish, others) = taken.map_err(BadConfig)?;
+        return Ok(match read_flags(&others, host)? {
+            Invocation::Do(_, form, config) => Invocation::Do(Command::Update(wish), form, config),
+            other => other,
+        });
+    }
     match (deed::read(arguments), arguments) {
         (Some(_), [word, help, ..]) if ["--help", "-h"].contains(&help.as_str()) => {
             Ok(Invocation::Help(usage::of(Some(word))))
@@ -248,6 +260,8 @@ fn command(words: &[&str], options: BackupOptions) -> Result<Option<Command>, Ba
         ["backup", dir] => Ok(Some(Command::Backup(path(dir)?, options))),
         ["restore", dir] => Ok(Some(Command::Restore(path(dir)?, options))),
         [word @ ("backup" | "restore"), ..] => Err(BadConfig(format!("{word} takes one directory, see {word} --help"))),
+        ["images", ..] => alone(Command::Images),
+        ["update", ..] => alone(Command::Update(UpdateWish::default())),
         [word, ..] => Err(BadConfig(format!("{word:?} is no option and no command: see --help"))),
     }
 }

@@ -28,6 +28,7 @@ pub mod spec;
 pub mod status;
 pub mod streams;
 pub mod telling;
+pub mod updates;
 pub mod usage;
 
 use std::fmt;

@@ -32,6 +32,7 @@ use crate::facts::happening::Happening;
 use crate::facts::pod_cidr::PodCidr;
 use crate::facts::resolv::ClusterNames;
 use crate::facts::shown::Shown;
+use crate::facts::update::Updates;
 use crate::facts::view::{ClusterView, ViewWriter};
 use crate::host::machine::{self, Host};
 use crate::network::dns::serve::ServedZone;
@@ -44,7 +45,8 @@ use crate::running::{giving, last_lines, probe};
 use crate::runtime::docker::Docker;
 use crate::telling::sources::ProblemSources;
 use crate::telling::{events, node, report};
-use crate::{endpoints, images, pressure, reclaim};
+use crate::updates::board::{Board, Wish};
+use crate::{endpoints, images, pressure, reclaim, updates};
 
 /// Happenings that wait to become events while the master is slow.
 const HAPPENINGS_MAX: usize = 256;
@@ -86,6 +88,7 @@ impl Parts {
         let place = (host.clone(), pods.clone());
         let (lines_in, last_lines) = watch::channel(Arc::default());
         spawn_local(last_lines::run(docker.clone(), shown.clone(), lines_in));
+        let (board, asked) = Board::new();
         let problems = ProblemSources {
             node_name: config.node_name.clone(),
             shown: shown.clone(),
@@ -93,6 +96,7 @@ impl Parts {
             last_lines,
             unkept: unkept.clone(),
             refusals: refusals.clone(),
+            board: board.clone(),
         };
         let endpoints = endpoints::View::new(docker.clone(), &config, place, problems.clone());
         let parts = Parts {
@@ -111,7 +115,8 @@ impl Parts {
         };
         let (desired_in, desired) = watch::channel(Arc::new(Desired::default()));
         let names = parts.start_networks(&desired);
-        parts.start_sources(names, desired_in);
+        let updates = parts.start_sources(names, desired_in);
+        parts.start_updates(updates, (board, asked));
         parts.start_talk_with_master(happenings);
         parts.start_loop(desired, shown_in, leaving);
         parts
@@ -158,7 +163,7 @@ impl Parts {
     }
 
     /// The manifest directory, the manifest page, and the master's part of the view.
-    fn start_sources(&self, names: ClusterNames, desired: watch::Sender<Arc<Desired>>) {
+    fn start_sources(&self, names: ClusterNames, desired: watch::Sender<Arc<Desired>>) -> watch::Sender<Arc<Updates>> {
         let Parts { config, shown, view, unkept, .. } = self;
         let (files_in, files) = watch::channel(None);
         let (fetched_in, fetched) = watch::channel(());
@@ -174,7 +179,16 @@ impl Parts {
         spawn_local(ended::follow(config.data_dir.clone(), shown.clone(), unkept.clone(), ended_in));
         let settings = NameSettings { names, range: config.file_service_cidr.clone() };
         let kept = AddressFile::new(&config.data_dir, unkept.clone());
-        spawn_local(together::follow(files, ended, view.clone(), (settings, kept), desired));
+        let (updates_in, updates) = watch::channel(Arc::new(updates::kept(&config.data_dir)));
+        spawn_local(together::follow(files, ended, updates, view.clone(), (settings, kept), desired));
+        updates_in
+    }
+
+    /// Updates of images, by command and by schedule.
+    fn start_updates(&self, updates: watch::Sender<Arc<Updates>>, (board, asked): (Board, mpsc::Receiver<Wish>)) {
+        let (docker, shown, data_dir) = (self.docker.clone(), self.shown.clone(), self.config.data_dir.clone());
+        let happenings = self.happenings.clone();
+        spawn_local(updates::run(updates::Ends { docker, shown, updates, happenings, data_dir, board, asked }));
     }
 
     /// Hears the master, and tells it about this node.
@@ -233,7 +247,7 @@ impl Parts {
         let engine = docker.clone();
         spawn_local(async move { Box::pin(sync::run(&*engine, ends)).await });
         spawn_local(pod_network::keep::run(self.pods.clone(), shown.clone(), docker.clone(), wake.clone()));
-        let engine = docker.clone();
+        let (engine, of_images) = (docker.clone(), wake.clone());
         spawn_local(async move { engine.watch(&wake).await });
         let evictions = pressure::EvictionSettings::of(config);
         spawn_local(pressure::run(docker.clone(), evictions, shown.clone(), strain_in));
@@ -241,7 +255,7 @@ impl Parts {
         let listeners = probe::Listeners { happenings: self.happenings.clone(), tallies };
         let heard = view.part(|view| &view.pods);
         spawn_local(probe::run(docker.clone(), shown.clone(), heard, Arc::new(verdicts_in), listeners));
-        spawn_local(images::run(docker.clone(), config.images.clone(), shown.clone()));
+        spawn_local(images::run(docker.clone(), config.images.clone(), shown.clone(), of_images));
         spawn_local(giving::run(shown.clone(), view.part(|view| &view.services), resident::give_back));
     }
 

@@ -18,6 +18,8 @@ usage: coracle-agent [flags]
        coracle-agent plan [-o json] [flags]
        coracle-agent status [-o json|wide] [flags]
        coracle-agent doctor [-o json] [flags]
+       coracle-agent images [-o json] [flags]
+       coracle-agent update [--dry-run] [-n NAMESPACE] [--deadline 5m] POD|WORKLOAD
        coracle-agent exec [-it] [-n NAMESPACE] [-c CONTAINER] POD -- COMMAND...
        coracle-agent logs [-fp] [-n NAMESPACE] [-c CONTAINER | --all-containers] [--tail N] POD
        coracle-agent apply [--confirm|--again|--mark [--yes]]
@@ -28,6 +30,8 @@ usage: coracle-agent [flags]
   plan                   say what an agent that starts now would do, and why; does nothing
   status                 say how this node and its pods are, and what is wrong
   doctor                 name the problems of this host, and what to do
+  images                 say which image each container runs, and whether there is a newer one
+  update POD|WORKLOAD    pull the newer images of a pod and replace it; goes back if it does not become ready
   exec, logs             run a command in a pod of this host, say what it wrote; no master is needed
   apply                  what coracle-master applies from its directory of manifests, and what waits; see coracle-master apply
   backup DIR             save objects, files and the data of volumes that ask for it
@@ -82,6 +86,31 @@ Changes nothing. Some of it needs root.
 
 exit code 0: there is no problem, at most warnings
           1: there is one
+          2: the command line is wrong
+";
+
+const IMAGES: &str = "\
+usage: coracle-agent images [-o json] [--socket-dir DIR] [--node-name NAME] [--config FILE]
+
+Asks the running agent, as root, which image each container of this host runs, by its digest, and whether there is a newer one under
+the same name: in the engine, in an archive of images-dir, or in the registry. The registry is asked now, and has 10 seconds; one that
+does not answer is shown as not known. An image that was built here or loaded from an archive is asked of no registry.
+
+exit code 0: the images are printed
+          1: the agent does not answer
+          2: the command line is wrong
+";
+
+const UPDATE: &str = "\
+usage: coracle-agent update [--dry-run] [-n NAMESPACE] [--deadline 5m] [-o json] [--socket-dir DIR] [--node-name NAME] [--config FILE]
+                            POD|WORKLOAD
+
+Asks the running agent, as root, to pull the images of a pod again and to replace the pod in place if one of them is newer. All pods
+of a workload (web, deployment/web) are updated one after the other. A pod that is not ready within the deadline goes back to the
+images before, and stays with them. A registry out of reach changes nothing. --dry-run says what would be done.
+
+exit code 0: the pods run from the newest images
+          1: an update failed; what runs is said
           2: the command line is wrong
 ";
 
@@ -144,6 +173,8 @@ pub fn of(word: Option<&str>) -> String {
         Some("plan") => PLAN,
         Some("status") => STATUS,
         Some("doctor") => DOCTOR,
+        Some("images") => IMAGES,
+        Some("update") => UPDATE,
         Some("exec") => EXEC,
         Some("logs") => LOGS,
         Some("backup") => BACKUP,
@@ -159,7 +190,7 @@ mod tests {
 
     #[test]
     fn every_command_has_its_own() {
-        for command in ["check", "plan", "status", "doctor", "exec", "logs", "backup", "restore"] {
+        for command in ["check", "plan", "status", "doctor", "images", "update", "exec", "logs", "backup", "restore"] {
             let text = of(Some(command));
             assert!(text.starts_with(&format!("usage: coracle-agent {command}")), "{text}");
             assert!(text.contains("exit code 0") && text.contains("2: the command line is wrong"), "{text}");

@@ -6,6 +6,7 @@
 //!     notice: when somebody is told of problems
 //!     problem: what was asked for and is not there, since when, why, what to do
 //!     ticks: the moments at which a schedule is due
+//!     update_times: when a pod is to be updated
 
 pub mod compose;
 pub mod ended;
@@ -13,3 +14,4 @@ pub mod nearest;
 pub mod notice;
 pub mod problem;
 pub mod ticks;
+pub mod update_times;

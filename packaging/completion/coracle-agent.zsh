@@ -6,6 +6,8 @@ commands=(
     'plan:say what an agent that starts now would do, and why'
     'status:say how this node and its pods are'
     'doctor:name the problems of this host'
+    'images:say which image each container runs, and whether there is a newer one'
+    'update:replace the pods that have a newer image'
     'exec:run a command in a pod of this host'
     'logs:say what a container of this host wrote'
     'backup:save objects, files and data of this host'

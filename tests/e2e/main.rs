@@ -15,6 +15,7 @@ mod crate_kube;
 mod engine;
 mod file_services;
 mod helm;
+mod image_updates;
 mod images;
 mod in_cluster;
 mod kubectl;
@@ -58,6 +59,7 @@ const SUITES: &[&[Test]] = &[
     network::TESTS,
     pods::TESTS,
     private_images::TESTS,
+    image_updates::TESTS,
     workloads::TESTS,
     clock::TESTS,
     secure::TESTS,

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde_json::json;
 
 use super::report::Report;
+use crate::facts::clock::CLOCK_MS_MIN;
 use crate::host::files::Disk;
 use crate::network::firewall::{Chain, Obstacle, obstacles};
 use crate::runtime::docker::Engine;
@@ -15,8 +16,6 @@ pub use ports::HostPort;
 
 /// Below it the next image may not fit.
 const FREE_PERCENT_LOW: u64 = 15;
-/// This program was written later: a clock that shows less was never set.
-const CLOCK_MS_MIN: i64 = 1_767_225_600_000;
 
 /// This host at one moment.
 #[derive(Clone, Debug)]

@@ -34,6 +34,7 @@ use crate::host::machine;
 use crate::plan::{self, Case, Rules};
 use crate::runtime::Runtime;
 use crate::runtime::docker::Docker;
+use crate::updates;
 
 pub struct Snapshot {
     pub desired: Desired,
@@ -132,7 +133,8 @@ pub fn desired(config: &Config, notes: &mut Vec<String>) -> Desired {
     let settings = NameSettings { names, range: config.file_service_cidr.clone() };
     let book = AddressFile::new(&config.data_dir, Unkept::default()).read();
     let ended = Arc::new(EndedPods::read(&config.data_dir, &config.node_name));
-    let merged = together(AllSources { files: Some(files), ended, view, book }, &settings);
+    let updates = Arc::new(updates::kept(&config.data_dir));
+    let merged = together(AllSources { files: Some(files), ended, view, book, updates }, &settings);
     notes.extend(merged.dropped);
     let waiting = merged.desired.file_services.iter().flat_map(|of_files| &of_files.waiting);
     notes.extend(waiting.map(ToString::to_string));

@@ -1,22 +1,26 @@
-//! The commands that look at this host once: each reads, decides and prints, and changes nothing.
+//! The commands that look at this host once: each reads, decides and prints.
 //!
 //!     look: files, the last assignment and the engine -> the very plan -> plan PURE: in words
 //!     readings: this host -> doctor PURE: what stands in the way, and what to do
-//!     the agent's socket -> status PURE · manifest files -> check PURE
+//!     the agent's socket -> status PURE, images PURE · manifest files -> check PURE
+//!
+//! `update` alone asks the running agent for something, and prints how it goes.
 
 mod check;
 mod doctor;
+mod images;
 mod look;
 mod plan;
 mod readings;
 pub(crate) mod report;
 mod status;
+mod update;
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use coracle_api::printable;
-use coracle_http::client::{Client, Target};
+use coracle_http::client::{CallError, Client, Target};
 use coracle_http::{Method, StatusCode};
 use coracle_program::command_line::OutputFormat;
 use serde_json::Value;
@@ -87,6 +91,8 @@ async fn report(command: &Command, form: OutputFormat, config: &Config) -> Resul
         }
         Command::Backup(dir, options) => crate::backup::backup(config, dir, options).await?,
         Command::Restore(dir, options) => crate::backup::restore(config, dir, options).await?,
+        Command::Images => images::report(&told(config, "/images").await?),
+        Command::Update(wish) => update::run(wish, form == OutputFormat::Json, config).await?,
         Command::Doctor => {
             // An agent that is not well answers, too.
             let answers = ask(config, "/healthz").await.is_ok();
@@ -107,14 +113,14 @@ async fn told(config: &Config, path: &str) -> Result<Value, Unable> {
     Ok(serde_json::from_str(&text).map_err(|error| format!("the agent's answer for {path}: {error}"))?)
 }
 
+fn unheard(error: &CallError, config: &Config) -> String {
+    let node = &config.node_name;
+    format!("{error}: no agent runs as node {node}, or you are not root (systemctl status coracle-agent)")
+}
+
 /// Asks the running agent.
 async fn ask(config: &Config, path: &str) -> Result<(StatusCode, String), String> {
     let client = Client::new(Target::Unix(config.socket.clone()), concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
-    let reply = client.call(Method::GET, path, None).await.map_err(|error| {
-        format!(
-            "{error}: no agent runs as node {}, or you are not root (systemctl status coracle-agent)",
-            config.node_name
-        )
-    })?;
+    let reply = client.call(Method::GET, path, None).await.map_err(|error| unheard(&error, config))?;
     Ok((reply.status, String::from_utf8_lossy(&reply.body).trim().to_owned()))
 }

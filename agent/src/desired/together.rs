@@ -17,6 +17,7 @@ use crate::facts::naming::Source;
 use crate::facts::objects::with_files;
 use crate::facts::resolv::{ClusterNames, Dns};
 use crate::facts::source_state::SourceState;
+use crate::facts::update::Updates;
 use crate::facts::view::{ClusterView, ViewWriter};
 use crate::network::dns::upstream;
 use crate::network::pod_network::plug;
@@ -37,6 +38,7 @@ pub struct AllSources {
     pub view: ClusterView,
     /// The addresses of Services of files that are on record.
     pub book: AddressBook,
+    pub updates: Arc<Updates>,
 }
 
 /// What this host should run, and what is told or kept beside it.
@@ -48,7 +50,7 @@ pub struct Merged {
 }
 
 pub fn together(said: AllSources, settings: &NameSettings) -> Merged {
-    let AllSources { files, ended, view, book } = said;
+    let AllSources { files, ended, view, book, updates } = said;
     let of_files = files.map(|state| (Source::File, state));
     let of_master = view.assigned.map(|state| (Source::Master, (*state).clone()));
     let sources: BTreeMap<Source, SourceState> = of_files.into_iter().chain(of_master).collect();
@@ -64,6 +66,7 @@ pub fn together(said: AllSources, settings: &NameSettings) -> Merged {
     let of_files = merged.file_services.as_ref().and_then(|of_files| of_files.dns);
     merged.dns = Dns { cluster: settings.names.of_cluster(&cluster, of_files), host: upstream::of_host() };
     merged.node = view.node;
+    merged.updates = updates;
     merged.objects = with_files(view.objects.unwrap_or_default(), sources.get(&Source::File));
     Merged { desired: merged, dropped, book }
 }
@@ -98,6 +101,7 @@ fn add_services(
 pub async fn follow(
     mut files: watch::Receiver<Option<SourceState>>,
     mut ended: watch::Receiver<Arc<EndedPods>>,
+    mut updates: watch::Receiver<Arc<Updates>>,
     view: ViewWriter,
     (settings, kept): (NameSettings, AddressFile),
     desired: watch::Sender<Arc<Desired>>,
@@ -112,6 +116,7 @@ pub async fn follow(
             ended: ended.borrow_and_update().clone(),
             view: view.now(),
             book: book.clone(),
+            updates: updates.borrow_and_update().clone(),
         };
         let merged = together(said, &settings);
         // Before a pod hears of an address. An address that could not be kept is used all the same: it follows from
@@ -137,6 +142,7 @@ pub async fn follow(
         let alive = tokio::select! {
             changed = files.changed() => changed.is_ok(),
             changed = ended.changed() => changed.is_ok(),
+            changed = updates.changed() => changed.is_ok(),
             changed = pods.changed() => changed.is_ok(),
             changed = services.changed() => changed.is_ok(),
             changed = node.changed() => changed.is_ok(),

@@ -1,5 +1,5 @@
 //! The agent's HTTP endpoints. Its port, which every program of this host reaches, answers `/healthz` alone. Its
-//! socket, for root and the master, also answers `/pods`, `/node`, `/problems`, `/backup`,
+//! socket, for root and the master, also answers `/pods`, `/node`, `/problems`, `/backup`, `/images`, `/update/...`,
 //! `/containerLogs/{namespace}/{pod}/{container}`, `/exec/...`, `/attach/...` and `/portForward/...`: pods hold
 //! passwords, logs anything, and a command may do anything.
 //!
@@ -9,6 +9,7 @@ mod figures;
 mod logs;
 mod place;
 mod streams;
+mod updates;
 mod view;
 
 use std::path::Path;
@@ -87,6 +88,9 @@ fn answer(view: &View, request: &Request) -> Answer {
     }
     if let Some(rest) = path.strip_prefix("/portForward/") {
         return streams::ports(view, rest, request).unwrap_or_else(|refused| refused);
+    }
+    if let Some(answer) = updates::answer(view, request) {
+        return answer;
     }
     if request.method != Method::GET && request.method != Method::HEAD {
         return Answer::text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");

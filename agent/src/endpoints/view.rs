@@ -15,6 +15,7 @@ use crate::figures::probes::Tallies;
 use crate::host::machine::Host;
 use crate::runtime::docker::Docker;
 use crate::telling::sources::ProblemSources;
+use crate::updates::board::Board;
 
 /// What the handlers look at.
 #[derive(Clone)]
@@ -39,11 +40,13 @@ pub struct View {
     pub pods: PodCidr,
     /// What came of probes.
     pub tallies: Arc<Tallies>,
+    /// Updates of images.
+    pub board: Board,
 }
 
 impl View {
     pub fn new(docker: Arc<Docker>, config: &Config, (host, pods): (Host, PodCidr), problems: ProblemSources) -> View {
-        let ProblemSources { shown, unkept, refusals, .. } = problems.clone();
+        let ProblemSources { shown, unkept, refusals, board, .. } = problems.clone();
         let (node_name, socket, data_dir) = (config.node_name.clone(), config.socket.clone(), config.data_dir.clone());
         let (last, tallies) = (Arc::default(), Arc::default());
         View {
@@ -60,6 +63,7 @@ impl View {
             problems,
             pods,
             tallies,
+            board,
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::facts::objects::Objects;
 use crate::facts::resolv::Dns;
 use crate::facts::source_state::FilesSeen;
 use crate::facts::uid_set::UidSet;
+use crate::facts::update::{PodUpdate, Updates};
 use crate::facts::wanted::Wanted;
 
 /// All that this host should run.
@@ -39,12 +40,18 @@ pub struct Desired {
     pub node: Option<Arc<NodeSaid>>,
     /// The data of ConfigMaps and Secrets for pods.
     pub objects: Arc<Objects>,
+    /// What updates of images ask of pods.
+    pub updates: Arc<Updates>,
 }
 
 impl Desired {
     /// Whether the containers of a pod that no source lists have to go. Unknown is not absent.
     pub fn is_gone(&self, pod: &PodName) -> bool {
         !self.pods.contains_key(&pod.uid) && (self.gone.contains(&pod.uid) || !self.unknown.contains(&pod.source))
+    }
+
+    pub fn update_of(&self, uid: &str) -> Option<&PodUpdate> {
+        self.updates.get(uid)
     }
 
     /// Whether a pod of the API that shows what a file asked for has to go. An unreadable file does not keep mirrors of

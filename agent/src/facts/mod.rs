@@ -32,6 +32,7 @@ pub mod source_state;
 pub mod strain;
 pub mod thresholds;
 pub mod uid_set;
+pub mod update;
 pub mod usage;
 pub mod view;
 pub mod waiting;

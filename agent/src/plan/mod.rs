@@ -98,7 +98,10 @@ pub fn images_needed(case: Case<'_>) -> BTreeSet<String> {
             }
         });
         // An engine is not asked about what can be no name: one answers `a//b` with a redirection.
-        needed.extend(waits.map(|member| &member.spec.image).filter(|image| images::is_reference(image)).cloned());
+        for member in waits.filter(|member| images::is_reference(&member.spec.image)) {
+            needed.insert(member.spec.image.clone());
+            needed.extend(images::pinned(case, wanted, member.spec).map(str::to_owned));
+        }
     }
     needed
 }

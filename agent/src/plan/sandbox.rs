@@ -27,7 +27,7 @@ pub enum Sandbox {
 fn current<'a>(pod: PodCase<'a>) -> Option<&'a Run<'a>> {
     let newest = seen::of(pod.runs, SANDBOX).next()?;
     let fits = newest.tag.hash == pod.wanted.sandbox_hash || !pod.case.rules.hold(Rule::EditsReplaceTheSandbox);
-    (newest.seen.lives() && fits).then_some(newest)
+    (newest.seen.lives() && fits && newest.tag.attempt >= pod.sandbox_min()).then_some(newest)
 }
 
 /// Ends the containers of earlier sandboxes, then brings the sandbox up.
@@ -44,6 +44,7 @@ pub fn bring_up(pod: PodCase<'_>, part: &mut PodPlan, ports: &mut TakenPorts) ->
         };
     }
     let why = match seen::of(runs, SANDBOX).next() {
+        Some(run) if run.tag.attempt < pod.sandbox_min() => StopReason::Updated,
         Some(run) if run.seen.lives() => StopReason::SandboxEdited,
         _ => StopReason::SandboxGone,
     };
@@ -89,7 +90,7 @@ fn named(case: Case<'_>, wanted: &Wanted, config: ContainerConfig) -> Result<Con
 /// One that was made and never begun is begun, or goes where it is not what is wanted now.
 fn half_made(pod: PodCase<'_>, part: &mut PodPlan, ports: &mut TakenPorts, newest: &Run<'_>, address: &str) -> Sandbox {
     let wanted = pod.wanted;
-    if newest.tag.hash == wanted.sandbox_hash {
+    if newest.tag.hash == wanted.sandbox_hash && newest.tag.attempt >= pod.sandbox_min() {
         ports.take(&wanted.name, &newest.tag.host_ports);
         let begin = Begin { id: newest.seen.id.clone(), container: SANDBOX.to_owned(), post_start: None };
         part.act(ActionKind::Begin(Box::new(begin)), "it was made and not started");
@@ -149,6 +150,7 @@ fn start(pod: PodCase<'_>, part: &mut PodPlan, ports: &mut TakenPorts) -> Sandbo
     let mut reason = "it is wanted".to_owned();
     if let Some(LastStart { step: last_step, at_ms, ran_fine, hash: last_hash, text }) = last_start(case, newest, lost)
         && last_hash == hash
+        && highest.is_some_and(|highest| highest >= pod.sandbox_min())
     {
         let wait_ms = if ran_fine { 0 } else { restart_wait_ms(last_step) };
         step = if ran_fine { 1 } else { last_step.saturating_add(1) };
@@ -163,7 +165,7 @@ fn start(pod: PodCase<'_>, part: &mut PodPlan, ports: &mut TakenPorts) -> Sandbo
         }
         reason = "its sandbox ended".to_owned();
     }
-    let attempt = highest.map_or(0, |highest| highest.saturating_add(1));
+    let attempt = highest.map_or(0, |highest| highest.saturating_add(1)).max(pod.sandbox_min());
     let (Some(bound), Some(contents)) = (contents::claimed(pod, part), contents::all(pod, part)) else {
         return Sandbox::Waits;
     };

@@ -282,7 +282,8 @@ impl<'a, R: Runtime> Executor<'a, R> {
 
     async fn stop_one(&self, pod: Option<&PodName>, stop: Stop, why: &StopReason) -> Result<(), Failure> {
         let since_ms = self.clock.now().mono_ms;
-        let (sick, edited) = (matches!(why, StopReason::Unhealthy { .. }), *why == StopReason::Edited);
+        let sick = matches!(why, StopReason::Unhealthy { .. });
+        let edited = matches!(why, StopReason::Edited | StopReason::Updated);
         let stopping = Stopping { since_ms, signalled_ms: None, killed_ms: None, sick, edited };
         self.memory.borrow_mut().stops.insert(stop.id.clone(), stopping);
         if let StopReason::Unhealthy { probe, output, .. } = why {

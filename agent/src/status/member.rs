@@ -272,7 +272,9 @@ fn left_behind(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>) -> 
 fn add_origin(value: &mut Value, case: &StatusCase<'_>, member: &Member<'_>, newest: Option<&Run<'_>>) {
     let StatusCase { wanted, was, .. } = *case;
     if let Some(run) = newest.filter(|run| run.seen.state != (State::Created { refused: None })) {
-        value["image"] = json!(images::full_name(&run.seen.image));
+        // A container that an update holds to an image was made from the image's id, not from a name.
+        let made_from = Some(&run.seen.image).filter(|image| !image.starts_with("sha256:"));
+        value["image"] = json!(images::full_name(made_from.unwrap_or(&member.spec.image)));
         value["imageID"] = json!(run.seen.image_id);
         value["containerID"] = json!(format!("docker://{}", run.seen.id));
         add_resources(value, wanted, member);

@@ -29,6 +29,8 @@ pub struct Beside<'a> {
     pub unkept: &'a [String],
     /// Sentences on requests that the master refuses.
     pub refused: &'a [String],
+    /// Of updates of images.
+    pub updates: &'a [Problem],
     pub last_lines: &'a LastLines,
     /// The wall clock. A problem that begins or ends with time alone is judged by it.
     pub now_ms: i64,
@@ -38,6 +40,7 @@ pub struct Beside<'a> {
 pub fn problems(shown: &Shown, beside: &Beside<'_>) -> Vec<Problem> {
     let mut all = of_node(shown, beside);
     all.extend(shown.desired.problems.iter().cloned());
+    all.extend(beside.updates.iter().cloned());
     all.extend(of_pods(shown, beside));
     problem::sort(&mut all);
     all

@@ -13,6 +13,7 @@ use crate::desired::refusals::Refusals;
 use crate::desired::unkept::Unkept;
 use crate::facts::clock::wall_ms;
 use crate::facts::shown::{LastLines, Shown};
+use crate::updates::board::Board;
 
 /// Each reader has its own copy.
 #[derive(Clone)]
@@ -24,6 +25,8 @@ pub struct ProblemSources {
     pub last_lines: watch::Receiver<Arc<LastLines>>,
     pub unkept: Unkept,
     pub refusals: Refusals,
+    /// Updates of images that were given up.
+    pub board: Board,
 }
 
 impl ProblemSources {
@@ -35,6 +38,7 @@ impl ProblemSources {
             engine: engine.as_deref(),
             unkept: &self.unkept.texts(),
             refused: &self.refusals.texts(),
+            updates: &self.board.problems(),
             last_lines: &last_lines,
             now_ms: wall_ms(),
         };
@@ -52,6 +56,7 @@ impl ProblemSources {
     pub async fn changed(&mut self) -> bool {
         let changes_at_ms = problems::changes_at_ms(&self.shown.borrow(), wall_ms());
         let (mut unkept, mut refusals) = (self.unkept.changes(), self.refusals.changes());
+        let mut updates = self.board.changes();
         let wait = changes_at_ms.map(|at_ms| u64::try_from(at_ms.saturating_sub(wall_ms())).unwrap_or(0));
         tokio::select! {
             changed = self.shown.changed() => changed.is_ok(),
@@ -59,6 +64,7 @@ impl ProblemSources {
             Ok(()) = self.last_lines.changed() => true,
             Ok(()) = unkept.changed() => true,
             Ok(()) = refusals.changed() => true,
+            Ok(()) = updates.changed() => true,
             () = sleep(Duration::from_millis(wait.unwrap_or(0))), if wait.is_some() => true,
         }
     }

@@ -132,7 +132,7 @@ impl Bed {
 }
 
 fn beside(last_lines: &LastLines) -> Beside<'_> {
-    Beside { node_name: "n1", engine: None, unkept: &[], refused: &[], last_lines, now_ms: NOW_MS }
+    Beside { node_name: "n1", engine: None, unkept: &[], refused: &[], updates: &[], last_lines, now_ms: NOW_MS }
 }
 
 fn ended(more: Value) -> Value {
