@@ -7,6 +7,7 @@
 
 mod duration;
 mod healthcheck;
+mod host;
 mod mounts;
 mod ports;
 mod service;

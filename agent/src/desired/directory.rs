@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 
-use coracle_keeper::problem::Problem;
 use tokio::sync::{mpsc, watch};
 
 use super::file::{ReadSettings, Stamp, last_good_versions, names, stamp, take};
@@ -200,12 +199,8 @@ impl Directory {
         // A page that was never fetched is unknown; pods that an earlier agent knew from the page go on.
         let unknown = self.page.as_ref().is_some_and(|page| !page.exists());
         names.remove(OsStr::new(page::NAME));
-        names.extend(
-            self.page
-                .as_ref()
-                .filter(|_| !unknown || self.files.contains_key(OsStr::new(page::NAME)))
-                .map(|_| page::NAME.into()),
-        );
+        let page = self.page.as_ref().filter(|_| !unknown || self.files.contains_key(OsStr::new(page::NAME)));
+        names.extend(page.map(|_| page::NAME.into()));
         let whole = names.len() <= FILES_MAX;
         let removed: Vec<OsString> = self.files.keys().filter(|name| !names.contains(*name)).cloned().collect();
         for name in removed.into_iter().filter(|_| whole) {
@@ -336,15 +331,6 @@ impl Directory {
         }
     }
 
-    fn problems(&self, whole: bool, page_unknown: bool) -> Vec<Problem> {
-        let too_many = (!whole).then_some(FILES_MAX);
-        let mut problems = file_problems::of_directory(&self.path, self.trouble.as_deref(), too_many, page_unknown);
-        for file in self.files.values() {
-            problems.extend(file.problems.iter().map(|found| file_problems::of_file(found, file.stamp.modified)));
-        }
-        problems
-    }
-
     /// `whole`: the names of all files are known. `page_unknown`: the page of another host was never fetched.
     fn state(&mut self, whole: bool, page_unknown: bool) -> SourceState {
         let mut pods: Vec<Arc<Wanted>> = Vec::new();
@@ -353,9 +339,12 @@ impl Directory {
         let mut files = FilesSeen { whole, ..FilesSeen::default() };
         files.unread.extend(page_unknown.then(|| page::NAME.to_owned()));
         let mut owners: BTreeMap<String, &OsString> = BTreeMap::new();
-        let (mut doubles, mut problems) = (BTreeSet::new(), self.problems(whole, page_unknown));
+        let mut doubles = BTreeSet::new();
+        let too_many = (!whole).then_some(FILES_MAX);
+        let mut problems = file_problems::of_directory(&self.path, self.trouble.as_deref(), too_many, page_unknown);
         for (name, file) in &self.files {
             files.problems.extend(file.problems.iter().cloned());
+            problems.extend(file.problems.iter().map(|found| file_problems::of_file(found, file.stamp.modified)));
             if file.good.is_none() || file.lacks {
                 complete = false;
                 files.unread.insert(name.to_string_lossy().into_owned());

@@ -91,7 +91,7 @@ pub struct FileProblem {
 }
 
 impl FileProblem {
-    /// `/etc/coracle/manifests/a.yaml: Pod default/web (line 3): spec.x (line 7): unknown (its last good version goes on)`
+    /// `/etc/coracle/manifests/a.yaml: Pod default/web (line 3): spec.x (line 7): unknown (its last good version ...)`
     pub fn sentence(&self) -> String {
         let outcome = match (self.warning, self.goes_on) {
             (true, _) => "",

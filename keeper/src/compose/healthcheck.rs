@@ -1,7 +1,7 @@
 //! `healthcheck` of a service -> a readiness probe. PURE.
 //!
-//! Docker marks a container as unhealthy and does nothing else; a readiness probe does the same, and takes the pod out of its
-//! services. A liveness probe, which restarts, is for the keeper to choose: a remark says so.
+//! Docker marks a container as unhealthy and does nothing else; a readiness probe does the same, and takes the pod out
+//! of its services. A liveness probe, which restarts, is for the keeper to choose: a remark says so.
 
 use super::duration::seconds;
 use super::values::{text, words};
