@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 

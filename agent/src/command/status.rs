@@ -227,6 +227,6 @@ mod tests {
     #[test]
     fn a_time_is_told_where_it_is_known() {
         let problem = Problem { since: Some("2026-01-01T00:00:00Z".to_owned()), ..problem("no") };
-        assert_eq!(told(&problem)[0], "    pod default/web: it fails, since 2026-01-01T00:00:00Z");
+        assert_eq!(of_one(&problem)[0], "    pod default/web: it fails, since 2026-01-01T00:00:00Z");
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use coracle_api::status::{Reason, Status};
 use coracle_http::{Answer, Method, Request, StatusCode};
+use coracle_keeper::problem::Subject;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -14,8 +15,8 @@ use super::figures::deferred;
 use super::place::{parameters, pods_called, segments};
 use super::view::View;
 use crate::facts::shown::Shown;
+use crate::facts::wanted::Wanted;
 use crate::plan::restart::{Asked, ask, is_done};
-use crate::telling::summary;
 
 /// A day: a longer wait is a mistake.
 const WAIT_S_MAX: u64 = 86_400;
@@ -80,9 +81,15 @@ async fn waited(view: View, uid: String, wait: Duration) -> Value {
     let over = |shown: &Shown| !asked(shown) && (is_ready(shown, &uid) || !shown.desired.pods.contains_key(&uid));
     let ended = timeout(wait, shown.wait_for(|shown| over(shown))).await.is_ok();
     let shown = view.shown.borrow().clone();
-    let status = shown.statuses.get(&uid).unwrap_or(&Value::Null);
-    let why = summary::trouble(status).or_else(|| summary::note(&shown, &uid).map(str::to_owned));
+    let why = shown.desired.pods.get(&uid).and_then(|wanted| trouble(&view, wanted));
     json!({ "ready": ended && is_ready(&shown, &uid), "gone": !shown.desired.pods.contains_key(&uid), "why": why })
+}
+
+/// The first problem of the pod, in words.
+fn trouble(view: &View, wanted: &Wanted) -> Option<String> {
+    let subject = Subject::new("pod", &wanted.name.namespace, &wanted.name.name);
+    let problem = view.problems.now().into_iter().find(|problem| problem.subject == subject)?;
+    Some(if problem.why.is_empty() { problem.what } else { format!("{}: {}", problem.what, problem.why) })
 }
 
 fn is_ready(shown: &Shown, uid: &str) -> bool {
