@@ -27,9 +27,10 @@ use crate::facts::clock::wall_ms;
 use crate::facts::thresholds::{self, Threshold};
 use crate::facts::world::Devices;
 use crate::images;
+use crate::inside::Sockets;
 use crate::inside::deed::{self, Deed};
 use crate::network::pod_network::Owner;
-use crate::usage::{self, OPTIONS};
+use crate::usage::{self, Called, OPTIONS};
 pub use update::UpdateWish;
 
 /// Where the locks of engines are, common to all agents of a host.
@@ -38,6 +39,9 @@ const RUN_DIR: &str = "/run/coracle";
 const PACKAGED: &str = "/etc/coracle/agent.conf";
 /// The configuration and the manifests of the packages.
 const ETC: &str = "/etc/coracle";
+/// That of the packaged master, and its key and default for the socket of root.
+const PACKAGED_MASTER: &str = "/etc/coracle/master.conf";
+const MASTER_SOCKET: (&str, &str) = ("admin-socket", "/run/coracle/master/api.sock");
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -94,8 +98,8 @@ pub enum Invocation {
     Do(Command, OutputFormat, Box<Config>),
     /// What to say.
     Help(String),
-    /// A command for the running agent, with the agent's socket.
-    Inside(Box<Deed>, PathBuf),
+    /// A command for the running programs, with their sockets.
+    Inside(Box<Deed>, Sockets),
     Version,
 }
 
@@ -104,13 +108,25 @@ pub enum Invocation {
 pub enum Command {
     Check(Vec<PathBuf>),
     Plan,
+    /// Of the agent.
     Status,
+    /// Of both programs.
+    Whole,
     Doctor,
     Backup(PathBuf, BackupOptions),
     Restore(PathBuf, BackupOptions),
     Images,
     /// Asks the running agent to replace pods.
     Update(UpdateWish),
+    Top(SortBy),
+}
+
+/// The largest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SortBy {
+    #[default]
+    Cpu,
+    Memory,
 }
 
 #[derive(Debug, PartialEq)]
@@ -125,10 +141,12 @@ impl fmt::Display for BadConfig {
 impl std::error::Error for BadConfig {}
 
 /// The defaults that depend on this host.
+#[derive(Clone, Debug)]
 pub struct HostDefaults {
     pub name: String,
     /// `DOCKER_HOST`
     pub docker_host: Option<String>,
+    pub called: Called,
 }
 
 /// Reads the command line, and the file that it names. A command reads the packaged agent's file where none is named.
@@ -142,7 +160,7 @@ pub fn read(arguments: &[String], host: &HostDefaults) -> Result<Invocation, Bad
     }
     match (deed::read(arguments), arguments) {
         (Some(_), [word, help, ..]) if ["--help", "-h"].contains(&help.as_str()) => {
-            Ok(Invocation::Help(usage::of(Some(word))))
+            Ok(Invocation::Help(usage::of(host.called, Some(word))))
         }
         (Some(deed), _) => of_running(deed.map_err(BadConfig)?, host),
         (None, _) => read_flags(arguments, host),
@@ -154,21 +172,47 @@ fn of_running((deed, mut flags): (Deed, Vec<String>), host: &HostDefaults) -> Re
     if !flags.iter().any(|flag| flag == "--config") && Path::new(PACKAGED).exists() {
         flags.extend(["--config".to_owned(), PACKAGED.to_owned()]);
     }
-    Ok(match read_flags(&flags, host)? {
-        Invocation::Run(config) => Invocation::Inside(Box::new(deed), config.socket),
+    // The options alone, as for an agent that runs.
+    let host = HostDefaults { called: Called::Agent, ..host.clone() };
+    Ok(match read_flags(&flags, &host)? {
+        Invocation::Run(config) => Invocation::Inside(Box::new(deed), config.sockets()),
         other => other,
     })
 }
 
+impl Config {
+    /// Where the programs of this host answer root. The master: as this agent has it, else as the master's file says.
+    pub fn sockets(&self) -> Sockets {
+        let master = match &self.master {
+            Some(Target::Unix(path)) => path.clone(),
+            _ => {
+                fs::read_to_string(PACKAGED_MASTER).map_or_else(|_| MASTER_SOCKET.1.into(), |text| master_socket(&text))
+            }
+        };
+        Sockets { agent: self.socket.clone(), master }
+    }
+}
+
+/// The socket that the text of a master's configuration file names.
+fn master_socket(text: &str) -> PathBuf {
+    let (key, default) = MASTER_SOCKET;
+    let value = text.lines().find_map(|line| line.trim().strip_prefix(key)?.trim_start().strip_prefix('='));
+    value.map(str::trim).filter(|value| !value.is_empty()).unwrap_or(default).into()
+}
+
 fn read_flags(arguments: &[String], host: &HostDefaults) -> Result<Invocation, BadConfig> {
     let mut line = CommandLine::default();
+    let mut sort_by = None;
+    if host.called == Called::Coracle && arguments.is_empty() {
+        return Ok(Invocation::Help(usage::of(host.called, None)));
+    }
     let mut rest = arguments.iter().cloned();
     let mut of_backup = BTreeMap::new();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "--help" | "-h" => {
                 let word = line.words.into_iter().next().or_else(|| rest.next());
-                return Ok(Invocation::Help(usage::of(word.as_deref())));
+                return Ok(Invocation::Help(usage::of(host.called, word.as_deref())));
             }
             "--version" => return Ok(Invocation::Version),
             format if format.starts_with("-o") => {
@@ -182,6 +226,10 @@ fn read_flags(arguments: &[String], host: &HostDefaults) -> Result<Invocation, B
                 let value = value.or_else(|| rest.next()).ok_or_else(|| BadConfig(format!("{key} needs a value")))?;
                 of_backup.insert(key.to_owned(), from_here(&value).map_err(|why| BadConfig(format!("{key}: {why}")))?);
             }
+            by if by == "--sort-by" || by.starts_with("--sort-by=") => {
+                let value = by.split_once('=').map(|(_, value)| value.to_owned()).or_else(|| rest.next());
+                sort_by = Some(sorted(&value.unwrap_or_default())?);
+            }
             _ => line.read(OPTIONS, argument, &mut rest).map_err(BadConfig)?,
         }
     }
@@ -191,6 +239,7 @@ fn read_flags(arguments: &[String], host: &HostDefaults) -> Result<Invocation, B
         named: line.given.iter().any(|given| given.key == "node-name"),
     };
     let command = command(&line.words.iter().map(String::as_str).collect::<Vec<_>>(), options)?;
+    let command = as_called(command, sort_by, host.called)?;
     if line.format.is_some() && command.is_none() {
         return Err(BadConfig("-o is for a command that tells something: see --help".to_owned()));
     }
@@ -214,6 +263,17 @@ fn is_of_backup(words: &[String], flag: &str) -> bool {
         (Some("backup"), Some("--etc")) => true,
         (Some("backup" | "restore"), Some("--master-config")) => true,
         _ => false,
+    }
+}
+
+/// The command under the name by which the program is called: the status of `coracle` is that of both programs.
+fn as_called(command: Option<Command>, by: Option<SortBy>, called: Called) -> Result<Option<Command>, BadConfig> {
+    match (command, by) {
+        (Some(Command::Top(_)), _) => Ok(Some(Command::Top(by.unwrap_or_default()))),
+        (_, Some(_)) => Err(BadConfig("--sort-by is for top: see top --help".to_owned())),
+        (Some(Command::Status), None) if called == Called::Coracle => Ok(Some(Command::Whole)),
+        (None, None) if called == Called::Coracle => Err(BadConfig("a command is missing: see --help".to_owned())),
+        (command, None) => Ok(command),
     }
 }
 
@@ -256,6 +316,7 @@ fn command(words: &[&str], options: BackupOptions) -> Result<Option<Command>, Ba
         ["check", files @ ..] => Ok(Some(Command::Check(files.iter().map(PathBuf::from).collect()))),
         ["plan", ..] => alone(Command::Plan),
         ["status", ..] => alone(Command::Status),
+        ["top", ..] => alone(Command::Top(SortBy::default())),
         ["doctor", ..] => alone(Command::Doctor),
         ["backup", dir] => Ok(Some(Command::Backup(path(dir)?, options))),
         ["restore", dir] => Ok(Some(Command::Restore(path(dir)?, options))),
@@ -263,6 +324,14 @@ fn command(words: &[&str], options: BackupOptions) -> Result<Option<Command>, Ba
         ["images", ..] => alone(Command::Images),
         ["update", ..] => alone(Command::Update(UpdateWish::default())),
         [word, ..] => Err(BadConfig(format!("{word:?} is no option and no command: see --help"))),
+    }
+}
+
+fn sorted(text: &str) -> Result<SortBy, BadConfig> {
+    match text {
+        "cpu" => Ok(SortBy::Cpu),
+        "memory" => Ok(SortBy::Memory),
+        other => Err(BadConfig(format!("--sort-by {other:?}: it is cpu or memory"))),
     }
 }
 
@@ -399,7 +468,7 @@ mod tests {
     use super::*;
 
     fn host() -> HostDefaults {
-        HostDefaults { name: "Box".into(), docker_host: None }
+        HostDefaults { name: "Box".into(), docker_host: None, called: Called::Agent }
     }
 
     fn run(arguments: &[&str]) -> Result<Config, String> {
@@ -480,11 +549,54 @@ mod tests {
         check("status -o json", Command::Status, OutputFormat::Json);
         check("-ojson plan", Command::Plan, OutputFormat::Json);
         check("doctor -o=text", Command::Doctor, OutputFormat::Text);
+        check("top --sort-by memory", Command::Top(SortBy::Memory), OutputFormat::Text);
+        check("top --sort-by=cpu -ojson", Command::Top(SortBy::Cpu), OutputFormat::Json);
         let help = read(&["plan".to_owned(), "--help".to_owned()], &host()).unwrap();
         assert!(
             matches!(help, Invocation::Help(ref text) if text.starts_with("usage: coracle-agent plan")),
             "{help:?}"
         );
+    }
+
+    #[test]
+    fn under_the_other_name() {
+        let coracle = |line: &str| {
+            let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let host = HostDefaults { called: Called::Coracle, ..host() };
+            read(&arguments, &host).map_err(|error| error.to_string())
+        };
+        let helps = |line: &str, begin: &str| {
+            let told = coracle(line);
+            assert!(matches!(told, Ok(Invocation::Help(ref text)) if text.starts_with(begin)), "{line}: {told:?}");
+        };
+        helps("", "coracle: the pods of this host");
+        helps("--help", "coracle: the pods of this host");
+        helps("top --help", "usage: coracle top");
+        helps("logs --help", "usage: coracle logs");
+        assert_eq!(coracle("--version"), Ok(Invocation::Version));
+        assert_eq!(coracle("--node-name x"), Err("a command is missing: see --help".to_owned()));
+        assert!(matches!(coracle("status -o wide"), Ok(Invocation::Do(Command::Whole, OutputFormat::Wide, _))));
+        assert!(matches!(coracle("doctor"), Ok(Invocation::Do(Command::Doctor, ..))));
+        let Ok(Invocation::Inside(deed, sockets)) = coracle("logs --socket-dir /s --master unix:///m.sock shop/web")
+        else {
+            panic!("logs is for the running programs")
+        };
+        assert_eq!(deed.named.to_string(), "pod shop/web");
+        assert_eq!(sockets, Sockets { agent: "/s/box.sock".into(), master: "/m.sock".into() });
+    }
+
+    #[test]
+    fn where_the_master_answers() {
+        for (text, expected) in [
+            ("", "/run/coracle/master/api.sock"),
+            ("#admin-socket = /x\n", "/run/coracle/master/api.sock"),
+            ("a = b\n  admin-socket = /y/api.sock \n", "/y/api.sock"),
+            ("admin-socket=/z", "/z"),
+            ("admin-socket =\n", "/run/coracle/master/api.sock"),
+            ("admin-socket-x = /w", "/run/coracle/master/api.sock"),
+        ] {
+            assert_eq!(master_socket(text), Path::new(expected), "{text}");
+        }
     }
 
     #[test]
@@ -505,6 +617,9 @@ mod tests {
         refused(&["plan", "now"], "now");
         refused(&["status", "-o", "yaml"], "yaml");
         refused(&["-o", "json"], "-o is for a command");
+        refused(&["plan", "--sort-by", "cpu"], "--sort-by is for top");
+        refused(&["--sort-by", "cpu"], "--sort-by is for top");
+        refused(&["top", "--sort-by", "name"], "cpu or memory");
         refused(&["--listen"], "needs a value");
         refused(&["--listen", "0.0.0.0:10250"], "loopback");
         refused(&["--listen", "10250"], "ADDR:PORT");

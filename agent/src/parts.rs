@@ -24,6 +24,7 @@ use crate::desired::known::Known;
 use crate::desired::master::FollowFacts;
 use crate::desired::page;
 use crate::desired::refusals::Refusals;
+use crate::desired::restarts::RestartList;
 use crate::desired::together::{self, NameSettings};
 use crate::desired::unkept::Unkept;
 use crate::facts::clock::wall_ms;
@@ -40,6 +41,7 @@ use crate::network::dns::zone::Zone;
 use crate::network::served::{self, ServiceSources};
 use crate::network::services::{RuleHost, outer};
 use crate::network::{address, balance, dns, health_ports, heed, net, pod_network};
+use crate::plan::restart;
 use crate::running::sync::{self, SyncChannels};
 use crate::running::{giving, last_lines, probe};
 use crate::runtime::docker::Docker;
@@ -89,6 +91,7 @@ impl Parts {
         let (lines_in, last_lines) = watch::channel(Arc::default());
         spawn_local(last_lines::run(docker.clone(), shown.clone(), lines_in));
         let (board, asked) = Board::new();
+        let restarts = RestartList::new(&config.data_dir, unkept.clone());
         let problems = ProblemSources {
             node_name: config.node_name.clone(),
             shown: shown.clone(),
@@ -98,7 +101,7 @@ impl Parts {
             refusals: refusals.clone(),
             board: board.clone(),
         };
-        let endpoints = endpoints::View::new(docker.clone(), &config, place, problems.clone());
+        let endpoints = endpoints::View::new(docker.clone(), &config, place, problems.clone(), restarts);
         let parts = Parts {
             config,
             host,
@@ -232,10 +235,12 @@ impl Parts {
         let wake = Arc::new(Notify::new());
         let (verdicts_in, verdicts) = watch::channel(Arc::default());
         let (strain_in, strain) = watch::channel(Arc::default());
+        let restarts = self.endpoints.restarts.clone();
         let ends = SyncChannels {
             desired,
             verdicts,
             strain,
+            restarts: restarts.subscribe(),
             leaving,
             wake: wake.clone(),
             node: crate::node(config, &self.host),
@@ -244,6 +249,7 @@ impl Parts {
             shown: shown_in,
             happenings: self.happenings.clone(),
         };
+        spawn_local(self.endpoints.restarts.clone().follow(shown.clone(), restart::is_done));
         let engine = docker.clone();
         spawn_local(async move { Box::pin(sync::run(&*engine, ends)).await });
         spawn_local(pod_network::keep::run(self.pods.clone(), shown.clone(), docker.clone(), wake.clone()));

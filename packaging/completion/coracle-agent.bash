@@ -3,7 +3,7 @@
 _coracle_agent() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command="" value one
     for one in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-        case $one in check | plan | status | doctor | images | update | exec | logs | backup | restore) command=$one ;; esac
+        case $one in check | plan | status | doctor | images | update | exec | logs | restart | top | backup | restore) command=$one ;; esac
     done
     case $before in
         -o) mapfile -t COMPREPLY < <(compgen -W "json text wide" -- "$word"); return ;;
@@ -21,7 +21,7 @@ _coracle_agent() {
     case $command in
         backup | restore) mapfile -t COMPREPLY < <(compgen -d -- "$word") ;;
         check) mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
-        "") mapfile -t COMPREPLY < <(compgen -W "check plan status doctor images update exec logs backup restore" -- "$word") ;;
+        "") mapfile -t COMPREPLY < <(compgen -W "check plan status doctor images update exec logs restart top backup restore" -- "$word") ;;
     esac
 }
 complete -o filenames -F _coracle_agent coracle-agent

@@ -12,6 +12,8 @@ commands=(
     'logs:say what a container of this host wrote'
     'backup:save objects, files and data of this host'
     'restore:bring all of it back on a bare host'
+    'restart:start a pod, or the pods of a workload, anew'
+    'top:say what this host and its pods use'
 )
 flags=(${(f)"$(coracle-agent --help | grep -oE -- '--[a-z-]+' | sort -u)"})
 if [[ ${words[CURRENT-1]} == -o ]]; then

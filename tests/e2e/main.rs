@@ -10,6 +10,7 @@ mod bed;
 mod beside;
 mod clock;
 mod cluster;
+mod command;
 #[cfg(feature = "clients")]
 mod crate_kube;
 mod engine;
@@ -62,6 +63,7 @@ const SUITES: &[&[Test]] = &[
     image_updates::TESTS,
     workloads::TESTS,
     clock::TESTS,
+    command::TESTS,
     secure::TESTS,
     in_cluster::TESTS,
     services::TESTS,

@@ -112,6 +112,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("agent/src/desired/known.rs", "the services of the cluster on this host's disk"),
     ("agent/src/desired/last.rs", "the last assignment on this host's disk"),
     ("agent/src/desired/ended.rs", "which pods of files have ended, on this host's disk"),
+    ("agent/src/desired/restarts.rs", "which pods are to be restarted, on this host's disk"),
     ("agent/src/runtime/docker", "the engine, volumes' folders, termination messages, probes"),
 ];
 

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::plan::Hooks;
 use crate::inside::deed::{self, Deed, DeedKind, PodContainer};
+use crate::inside::named::{Named, NamedKind};
 
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
@@ -23,8 +24,7 @@ const STATUS_BYTES_MAX: usize = 64 * 1024;
 pub async fn run(client: &Client, hooks: &Hooks, command: &[String]) -> Result<(), String> {
     let Hooks { namespace, called: pod, container, timeout: time, .. } = hooks;
     let deed = Deed {
-        namespace: namespace.clone(),
-        pod: pod.clone(),
+        named: Named { kind: NamedKind::Pod, namespace: namespace.clone(), name: pod.clone() },
         container: Some(container.clone()),
         all_containers: false,
         what: DeedKind::Exec { stdin: false, tty: false, command: command.to_vec() },

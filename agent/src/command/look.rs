@@ -18,6 +18,7 @@ use crate::desired::known::Known;
 use crate::desired::last::LastAssignment;
 use crate::desired::manifest::Fault;
 use crate::desired::objects::kept::{Kept, UsedRef};
+use crate::desired::restarts;
 use crate::desired::together::{AllSources, NameSettings, together};
 use crate::desired::unkept::Unkept;
 use crate::facts::backoff::Now;
@@ -93,6 +94,7 @@ pub async fn world(config: &Config) -> Result<Snapshot, String> {
     (world.volumes, world.held_volumes) = (belongings.all, belongings.volumes);
     world.contents = docker.contents(&plan::contents::paths(&desired, &world.node)).await.map_err(asked)?;
     let now = clock.now();
+    world.restarts = Arc::new(restarts::read(&config.data_dir));
     world.memory.up_ms = world.node.up_ms;
     world.memory.look(&world.containers, now);
     world.memory.correct(&mut world.containers);

@@ -3,9 +3,11 @@
 //!     look: files, the last assignment and the engine -> the very plan -> plan PURE: in words
 //!     readings: this host -> doctor PURE: what stands in the way, and what to do
 //!     the agent's socket -> status PURE, images PURE · manifest files -> check PURE
+//!     the sockets of both programs -> whole PURE: the status of both in one; rows PURE: their pods · top PURE
 //!
 //! `update` alone asks the running agent for something, and prints how it goes.
 
+mod both;
 mod check;
 mod doctor;
 mod images;
@@ -13,8 +15,11 @@ mod look;
 mod plan;
 mod readings;
 pub(crate) mod report;
+mod rows;
 mod status;
+mod top;
 mod update;
+mod whole;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -28,8 +33,24 @@ use serde_json::Value;
 use crate::config::{Command, Config};
 use report::Report;
 
-/// Runs a command and gives its exit code; `usage` explains the codes.
-pub fn run(command: &Command, form: OutputFormat, config: &Config) -> ExitCode {
+/// The exit code of a command that asks the running programs, where none answers.
+const UNREACHABLE: u8 = 3;
+
+/// Why a command has nothing to tell.
+enum Unable {
+    Fails(String),
+    /// No program answers.
+    Unreachable(String),
+}
+
+impl From<String> for Unable {
+    fn from(why: String) -> Unable {
+        Unable::Fails(why)
+    }
+}
+
+/// Runs a command and gives its exit code; `usage` explains the codes. `name`: how this program is called.
+pub fn run(name: &str, command: &Command, form: OutputFormat, config: &Config) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let report = match runtime {
         Ok(runtime) => tokio::task::LocalSet::new().block_on(&runtime, report(command, form, config)),
@@ -50,28 +71,12 @@ pub fn run(command: &Command, form: OutputFormat, config: &Config) -> ExitCode {
         }
         Err(unable) => {
             let (Unable::Fails(why) | Unable::Unreachable(why)) = &unable;
-            eprintln!("coracle-agent: {}", printable::lines(why));
+            eprintln!("{name}: {}", printable::lines(why));
             match unable {
                 Unable::Fails(_) => ExitCode::FAILURE,
                 Unable::Unreachable(_) => ExitCode::from(UNREACHABLE),
             }
         }
-    }
-}
-
-/// The exit code of a command that asks the running agent, where no agent answers.
-const UNREACHABLE: u8 = 3;
-
-/// Why a command has nothing to tell.
-enum Unable {
-    Fails(String),
-    /// No agent answers.
-    Unreachable(String),
-}
-
-impl From<String> for Unable {
-    fn from(why: String) -> Unable {
-        Unable::Fails(why)
     }
 }
 
@@ -89,6 +94,14 @@ async fn report(command: &Command, form: OutputFormat, config: &Config) -> Resul
                 .map_err(|error| format!("the agent's answer on its problems: {error}"))?;
             status::report(&node, &pods, problems, form)
         }
+        Command::Whole => {
+            let seen = both::status(config).await;
+            if !seen.answers() {
+                return Err(Unable::Unreachable(seen.silence()));
+            }
+            whole::report(&seen, form)
+        }
+        Command::Top(by) => top::report(&both::used(config).await.map_err(Unable::Unreachable)?, *by),
         Command::Backup(dir, options) => crate::backup::backup(config, dir, options).await?,
         Command::Restore(dir, options) => crate::backup::restore(config, dir, options).await?,
         Command::Images => images::report(&told(config, "/images").await?),

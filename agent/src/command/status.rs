@@ -20,18 +20,30 @@ pub fn report(node: &Value, pods: &Value, problems: Vec<Problem>, form: OutputFo
     lines.push(counted(rows.len(), "pod"));
     let width = rows.iter().map(|row| row.called().len()).max().unwrap_or_default();
     lines.extend(rows.iter().map(|row| row.line(width)));
-    lines.push(if bad.is_empty() { "all is well".to_owned() } else { counted(bad.len(), "problem") });
-    bad.iter().for_each(|problem| lines.extend(told(problem)));
-    if !warnings.is_empty() {
-        lines.push(counted(warnings.len(), "warning"));
-        warnings.iter().for_each(|problem| lines.extend(told(problem)));
-    }
-    if form == OutputFormat::Text {
-        lines.iter_mut().for_each(|line| *line = cut(line, LINE_CHARS_MAX));
-    }
+    lines.extend(told(&bad, &warnings));
+    let lines = as_asked(lines, form);
     let well = bad.is_empty();
     let rows: Vec<Value> = rows.iter().map(|row| row.document(&bad)).collect();
     Report { lines, document: json!({"node": node, "pods": rows, "problems": problems}), well }
+}
+
+/// The lines of all problems and warnings.
+pub(super) fn told(bad: &[&Problem], warnings: &[&Problem]) -> Vec<String> {
+    let mut lines = vec![if bad.is_empty() { "all is well".to_owned() } else { counted(bad.len(), "problem") }];
+    lines.extend(bad.iter().flat_map(|problem| of_one(problem)));
+    if !warnings.is_empty() {
+        lines.push(counted(warnings.len(), "warning"));
+        lines.extend(warnings.iter().flat_map(|problem| of_one(problem)));
+    }
+    lines
+}
+
+/// Text has short lines.
+pub(super) fn as_asked(mut lines: Vec<String>, form: OutputFormat) -> Vec<String> {
+    if form == OutputFormat::Text {
+        lines.iter_mut().for_each(|line| *line = cut(line, LINE_CHARS_MAX));
+    }
+    lines
 }
 
 /// The node itself.
@@ -112,7 +124,7 @@ impl Row {
 }
 
 /// A problem in up to three lines: what, why, what to do.
-fn told(problem: &Problem) -> Vec<String> {
+fn of_one(problem: &Problem) -> Vec<String> {
     let since = problem.since.as_ref().map(|since| format!(", since {since}")).unwrap_or_default();
     let mut lines = vec![format!("    {}: {}{since}", problem.subject.words(), problem.what)];
     let why = problem.why.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -215,6 +227,6 @@ mod tests {
     #[test]
     fn a_time_is_told_where_it_is_known() {
         let problem = Problem { since: Some("2026-01-01T00:00:00Z".to_owned()), ..problem("no") };
-        assert_eq!(told(&problem)[0], "    pod default/web: it fails, since 2026-01-01T00:00:00Z");
+        assert_eq!(of_one(&problem)[0], "    pod default/web: it fails, since 2026-01-01T00:00:00Z");
     }
 }

@@ -23,6 +23,7 @@ pub mod master;
 pub mod objects;
 pub mod page;
 pub mod refusals;
+pub mod restarts;
 mod shelf;
 pub mod together;
 pub mod unkept;

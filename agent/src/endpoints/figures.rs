@@ -74,7 +74,7 @@ fn text<F: Future<Output = String> + Send + 'static>(
     answer
 }
 
-fn deferred<F: Future<Output = String> + Send + 'static>(
+pub(super) fn deferred<F: Future<Output = String> + Send + 'static>(
     view: &View,
     content_type: &'static str,
     make: impl FnOnce(View) -> F + Send + 'static,

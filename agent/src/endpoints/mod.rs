@@ -1,13 +1,14 @@
 //! The agent's HTTP endpoints. Its port, which every program of this host reaches, answers `/healthz` alone. Its
 //! socket, for root and the master, also answers `/pods`, `/node`, `/problems`, `/backup`, `/images`, `/update/...`,
-//! `/containerLogs/{namespace}/{pod}/{container}`, `/exec/...`, `/attach/...` and `/portForward/...`: pods hold
-//! passwords, logs anything, and a command may do anything.
+//! `/restart/...`, `/containerLogs/{namespace}/{pod}/{container}`, `/exec/...`, `/attach/...` and `/portForward/...`:
+//! pods hold passwords, logs anything, and a command may do anything.
 //!
 //! Handlers read the last `Shown` and wait for nothing; a log is sent by a task of the agent's own thread.
 
 mod figures;
 mod logs;
 mod place;
+mod restart;
 mod streams;
 mod updates;
 mod view;
@@ -91,6 +92,9 @@ fn answer(view: &View, request: &Request) -> Answer {
     }
     if let Some(answer) = updates::answer(view, request) {
         return answer;
+    }
+    if let Some(rest) = path.strip_prefix("/restart/") {
+        return restart::answer(view, rest, request);
     }
     if request.method != Method::GET && request.method != Method::HEAD {
         return Answer::text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");

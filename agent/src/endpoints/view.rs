@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::desired::refusals::Refusals;
+use crate::desired::restarts::RestartList;
 use crate::desired::unkept::Unkept;
 use crate::facts::pod_cidr::PodCidr;
 use crate::facts::shown::Shown;
@@ -36,6 +37,8 @@ pub struct View {
     pub refusals: Refusals,
     /// What is wrong with this node.
     pub problems: ProblemSources,
+    /// Restarts that were asked for.
+    pub restarts: RestartList,
     /// The range of the pods' addresses.
     pub pods: PodCidr,
     /// What came of probes.
@@ -45,7 +48,13 @@ pub struct View {
 }
 
 impl View {
-    pub fn new(docker: Arc<Docker>, config: &Config, (host, pods): (Host, PodCidr), problems: ProblemSources) -> View {
+    pub fn new(
+        docker: Arc<Docker>,
+        config: &Config,
+        (host, pods): (Host, PodCidr),
+        problems: ProblemSources,
+        restarts: RestartList,
+    ) -> View {
         let ProblemSources { shown, unkept, refusals, board, .. } = problems.clone();
         let (node_name, socket, data_dir) = (config.node_name.clone(), config.socket.clone(), config.data_dir.clone());
         let (last, tallies) = (Arc::default(), Arc::default());
@@ -61,6 +70,7 @@ impl View {
             unkept,
             refusals,
             problems,
+            restarts,
             pods,
             tallies,
             board,

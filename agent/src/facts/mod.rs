@@ -25,6 +25,7 @@ pub mod pod_cidr;
 pub mod ports;
 pub mod recorded;
 pub mod resolv;
+pub mod restarts;
 pub mod round;
 pub mod seen;
 pub mod shown;

@@ -171,6 +171,8 @@ pub enum StopReason {
     PostStartFailed,
     /// A restart rule of a container restarts all containers in its pod.
     AllRestart,
+    /// A person restarts the pod.
+    Restarted,
     /// The pod took longer than it may.
     OutOfTime,
     Evicted,
@@ -205,6 +207,7 @@ impl fmt::Display for StopReason {
                 return write!(f, "its {} probe failed{for_good}: {output}", probe.name().to_lowercase());
             }
             StopReason::AllRestart => "all containers of its pod start anew",
+            StopReason::Restarted => "somebody restarts its pod",
             StopReason::PostStartFailed => "its postStart hook failed",
             StopReason::OutOfTime => "its pod was active for longer than it may",
             StopReason::Evicted => "its pod is evicted",

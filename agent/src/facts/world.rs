@@ -7,6 +7,7 @@ pub use crate::facts::checks::Dead;
 use crate::facts::engine::{Image, SeenContainer};
 use crate::facts::huge_pages::HugePages;
 use crate::facts::memory::Memory;
+use crate::facts::restarts::{Restart, Restarts};
 use crate::facts::strain::Strain;
 use crate::facts::wanted::Wanted;
 
@@ -27,6 +28,8 @@ pub struct World {
     /// The verdicts of probes, by the engine's container id.
     pub verdicts: Verdicts,
     pub strain: Arc<Strain>,
+    /// Restarts that somebody asked for and that are not carried out yet.
+    pub restarts: Arc<Restarts>,
     /// The host stops: all pods end, and begin again when it is back.
     pub leaving: bool,
     /// Pods with an action in flight, by uid.
@@ -41,6 +44,11 @@ impl World {
     /// Whether a pod has ended for good: by its master's record, or by what this agent said before.
     pub fn has_ended(&self, wanted: &Wanted) -> bool {
         wanted.pod.status.terminal() || self.ended.contains(&wanted.name.uid)
+    }
+
+    /// The restart that somebody asked for. Where nobody did, its numbers are below all.
+    pub fn restart(&self, uid: &str) -> Restart {
+        self.restarts.get(uid).copied().unwrap_or_default()
     }
 }
 

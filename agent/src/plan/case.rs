@@ -32,8 +32,12 @@ pub struct PodCase<'a> {
 impl<'a> PodCase<'a> {
     pub fn new(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>]) -> PodCase<'a> {
         let address = seen::address(runs, wanted.pod.spec.host_network, &case.world.node.address).unwrap_or_default();
-        let renewal =
-            if case.rules.hold(Rule::AllRestartTogether) { renewal::of(wanted, runs) } else { Renewal::default() };
+        let asked = case.world.restart(&wanted.name.uid).round;
+        let renewal = if case.rules.hold(Rule::AllRestartTogether) {
+            renewal::of(wanted, runs, asked)
+        } else {
+            Renewal::default()
+        };
         PodCase { case, wanted, runs, address, renewal }
     }
 

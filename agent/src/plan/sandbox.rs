@@ -8,6 +8,7 @@ use crate::facts::memory::Lost;
 use crate::facts::naming::SANDBOX;
 use crate::facts::ports::{TakenPorts, host_ports};
 use crate::facts::resolv;
+use crate::facts::restarts::Restart;
 use crate::facts::round::{ActionKind, Begin, PodPlan, Start, StopReason};
 use crate::facts::seen::{self, Run};
 use crate::facts::waiting::{WaitReason, Waiting};
@@ -27,7 +28,13 @@ pub enum Sandbox {
 fn current<'a>(pod: PodCase<'a>) -> Option<&'a Run<'a>> {
     let newest = seen::of(pod.runs, SANDBOX).next()?;
     let fits = newest.tag.hash == pod.wanted.sandbox_hash || !pod.case.rules.hold(Rule::EditsReplaceTheSandbox);
-    (newest.seen.lives() && fits && newest.tag.attempt >= pod.sandbox_min()).then_some(newest)
+    let restarted = restart(pod).replaces(newest.tag.attempt) || newest.tag.attempt < pod.sandbox_min();
+    (newest.seen.lives() && fits && !restarted).then_some(newest)
+}
+
+/// The restart of the pod that somebody asked for.
+fn restart(pod: PodCase<'_>) -> Restart {
+    pod.case.world.restart(&pod.wanted.name.uid)
 }
 
 /// Ends the containers of earlier sandboxes, then brings the sandbox up.
@@ -45,6 +52,7 @@ pub fn bring_up(pod: PodCase<'_>, part: &mut PodPlan, ports: &mut TakenPorts) ->
     }
     let why = match seen::of(runs, SANDBOX).next() {
         Some(run) if run.tag.attempt < pod.sandbox_min() => StopReason::Updated,
+        Some(run) if restart(pod).replaces(run.tag.attempt) => StopReason::Restarted,
         Some(run) if run.seen.lives() => StopReason::SandboxEdited,
         _ => StopReason::SandboxGone,
     };
@@ -145,10 +153,14 @@ fn start(pod: PodCase<'_>, part: &mut PodPlan, ports: &mut TakenPorts) -> Sandbo
     let lost = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt));
     // Containers of a removed sandbox still carry its number in their labels: this keeps a number from being used
     // twice.
-    let highest = runs.iter().map(|run| run.tag.sandbox).chain(lost.map(|lost| lost.attempt)).max();
+    let used = runs.iter().map(|run| run.tag.sandbox).chain(lost.map(|lost| lost.attempt));
+    let highest = used.chain(restart(pod).sandbox).max();
     let mut step = 0;
     let mut reason = "it is wanted".to_owned();
-    if let Some(LastStart { step: last_step, at_ms, ran_fine, hash: last_hash, text }) = last_start(case, newest, lost)
+    if newest.is_some_and(|run| restart(pod).replaces(run.tag.attempt)) {
+        reason = StopReason::Restarted.to_string();
+    } else if let Some(LastStart { step: last_step, at_ms, ran_fine, hash: last_hash, text }) =
+        last_start(case, newest, lost)
         && last_hash == hash
         && highest.is_some_and(|highest| highest >= pod.sandbox_min())
     {

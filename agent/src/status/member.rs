@@ -144,11 +144,12 @@ fn seen_one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
     One { name: container.name.clone(), value, ready, never_ran, start_error, unmade, exit_code }
 }
 
-/// Whether `RestartAllContainers` ended the container, and no container from an earlier round runs any more.
+/// Whether `RestartAllContainers` ended the container, and no container from an earlier round runs any more. Of a pod
+/// without such a rule a person began the round, and its containers have ends like any other.
 fn is_over(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, newest: &Run<'_>) -> bool {
     let earlier = |run: &Run<'_>| run.tag.renewal < case.renewal.number;
     let alive = seen::members(runs).any(|run| run.seen.runs() && earlier(run));
-    member.kind != MemberKind::Ephemeral && earlier(newest) && !alive
+    case.wanted.restarts_all() && member.kind != MemberKind::Ephemeral && earlier(newest) && !alive
 }
 
 /// A container that waits for `RestartAllContainers`. As in a kubelet, its status drops the state that it had before.
