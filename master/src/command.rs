@@ -9,7 +9,6 @@
 //!
 //! Root touches no directory of another's: it becomes its owner first. What root alone may open is opened before.
 
-mod apply;
 mod encryption;
 mod keys;
 mod reach;
@@ -20,7 +19,7 @@ use crate::cluster_keys::files::KeyFolder;
 use crate::config::{Config, Deed};
 use crate::encryption::load;
 use crate::owner;
-use crate::page::{ADOPTION, APPLIED, BACKUP, FLUSH};
+use crate::page::{ADOPTION, BACKUP, FLUSH};
 use crate::state;
 use crate::store::{self, Backup, Findings, LeftOut};
 use crate::store_rules::{sealing_by, with_rules};
@@ -49,7 +48,6 @@ pub fn run(deed: &Deed, config: &Config) -> ExitCode {
         Deed::Restore(file) => restore(config, file),
         Deed::Encryption(deed) => encryption::run(config, deed),
         Deed::Status(form) => status(config, *form),
-        Deed::Apply(deed) => apply::run(config, *deed),
         Deed::Adopt { take } => adopt(config, *take),
         Deed::Credentials(deed) => keys::run(config, deed),
         Deed::Kubectl(arguments) => keys::kubectl(config, arguments),
@@ -157,13 +155,11 @@ fn status(config: &Config, form: OutputFormat) -> Result<Outcome, String> {
     let page = |path: &str| page(config, "GET", path);
     let metrics = page("/metrics")?;
     let nodes = page("/api/v1/nodes").and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
-    let applied = page(APPLIED).and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
-    let applied = applied.map(|told| apply::problems(&told));
     let unadopted = page(ADOPTION).map(|text| state::unadopted(&text));
     let dir = config.data_dir.display().to_string();
-    let report = state::report(&dir, &metrics, page("/readyz?verbose"), nodes).with(unadopted).applying(applied);
+    let report = state::report(&dir, &metrics, page("/readyz?verbose"), nodes).with(unadopted);
     let text = match form {
-        OutputFormat::Text | OutputFormat::Wide => report.lines.join("\n"),
+        OutputFormat::Text => report.lines.join("\n"),
         OutputFormat::Json => format!("{:#}", report.document),
     };
     // What was asked for, also where it is not well.

@@ -7,7 +7,6 @@
 pub mod admit;
 mod adoption;
 pub mod agents;
-pub mod applied;
 pub mod audit;
 pub mod authenticate;
 pub mod authorize;
@@ -42,11 +41,11 @@ mod store_rules;
 pub mod through;
 pub mod upkeep;
 pub mod usage;
+mod zones;
 
 use crate::admit::AdmissionOptions;
 use crate::adoption::Adoption;
 use crate::agents::Agents;
-use crate::applied::{Applied, Prepared};
 use crate::audit::Audit;
 use crate::authenticate::Authenticator;
 use crate::authenticate::outside::Outside;
@@ -67,7 +66,7 @@ use coracle_api::kinds::{Kind, KindConflict, Kinds};
 use coracle_api::meta::Resource;
 use coracle_api::strategy::namespace::SYSTEM;
 use coracle_http::network;
-use coracle_http::{Limits, LocalLimits, Request, local, system};
+use coracle_http::{Limits, LocalLimits, local, system};
 use coracle_program::notify::notify;
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
@@ -79,8 +78,6 @@ pub struct Master {
     store: FlatStore,
     registry: Arc<Registry>,
     control: Control,
-    /// None: there is no `apply-dir`.
-    applied: Option<Applied>,
     doors: Doors,
     keys: Option<Arc<ClusterKeys>>,
     audit: Arc<Audit>,
@@ -149,12 +146,10 @@ pub fn start(config: &Config) -> Result<Master, String> {
     gate.tell_files("EditedFile", &edits, control::now(Instant::now()));
     let (wakes, inbox) = control::wakes();
     follow(&wakes, (&registry, &adoption, &authenticator), keys.as_ref());
-    let prepared = prepare_apply(config, &registry, is_writable)?;
     let names = config.clone();
     let upkeep = Upkeep::new(store.clone(), adoption.clone(), &config.data_dir)
         .holding(keys.clone(), Box::new(move || server_names(&names)))
-        .sealing(config.encryption_key.clone(), sealing)
-        .applying(prepared.as_ref().map(|prepared| prepared.told.clone()));
+        .sealing(config.encryption_key.clone(), sealing);
     let audit = Audit::start(config.audit.clone());
     let audit = Arc::new(audit.map_err(|error| format!("start the thread of the audit log: {error}"))?);
     let (state, hearing) = (Arc::<SecureState>::default(), wakes.clone());
@@ -167,46 +162,23 @@ pub fn start(config: &Config) -> Result<Master, String> {
         .heard_by(Box::new(move |key| hearing.hear(key)))
         .giving_back_what_a_start_took();
     let (theirs, serve) = (keys.clone(), Arc::new(serve));
-    let serving = serve.clone();
     let doors = Doors::open(DoorParts { config, plain: listener, serve, authenticator, keys: theirs, agents, state })?;
     if is_writable && !adoption.is_first {
         furnish(&registry, &adoption);
     }
     // Last: they keep a processor busy for a while, and nobody who asks waits for them.
-    let control = Control::start(shared, gate, (wakes, inbox));
-    let control = control.map_err(|error| format!("start the controllers: {error}"));
-    let begun = control.and_then(|control| Ok((control, apply(config, &registry, serving, prepared)?)));
-    let (control, applied) = match begun {
-        Ok(begun) => begun,
-        Err(why) => {
+    let control = match Control::start(shared, gate, (wakes, inbox)) {
+        Ok(control) => control,
+        Err(error) => {
             doors.stop();
-            return Err(why);
+            return Err(format!("start the controllers: {error}"));
         }
     };
     log::info!(
         "serving on {socket}{}",
         doors.plain_address().map(|address| format!(" and http://{address}")).unwrap_or_default()
     );
-    Ok(Master { store, registry, control, applied, doors, keys, audit })
-}
-
-/// What is told of `apply-dir`, where there is one and the store takes writes.
-fn prepare_apply(config: &Config, registry: &Registry, is_writable: bool) -> Result<Option<Prepared>, String> {
-    let prepared = (config.apply_dir.is_some() && is_writable).then(|| applied::prepare(registry)).transpose();
-    prepared.map_err(|error| format!("apply-dir: {error}"))
-}
-
-/// Starts the thread of `apply-dir`. The thread reads the directory: no client waits for that.
-fn apply(
-    config: &Config,
-    registry: &Arc<Registry>,
-    serve: Arc<Serve>,
-    prepared: Option<Prepared>,
-) -> Result<Option<Applied>, String> {
-    let Some((prepared, directory)) = prepared.zip(config.apply_dir.as_deref()) else { return Ok(None) };
-    let serving = Box::new(move |request: &Request| serve.answer(request));
-    let started = Applied::start(directory, registry.clone(), serving, prepared);
-    started.map(Some).map_err(|error| format!("start the thread of apply-dir: {error}"))
+    Ok(Master { store, registry, control, doors, keys, audit })
 }
 
 /// Opens the store, and what decides about its objects.
@@ -384,7 +356,6 @@ impl Master {
     /// Requests in flight are answered, watches end, the audit log has its last lines, and the store is closed.
     pub fn stop(self) {
         self.doors.stop();
-        drop(self.applied);
         drop(self.control);
         self.audit.flush();
         self.keys.iter().for_each(|keys| keys.stopped());

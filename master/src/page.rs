@@ -14,11 +14,6 @@ pub const RESEAL: &str = "/coracle/store/reseal";
 /// The paths of a look at the files of the keys, which a command has changed, and of new certificates of this host.
 pub const KEYS: &str = "/coracle/keys/look";
 pub const RENEW_KEYS: &str = "/coracle/keys/renew";
-/// The path of what was applied from `apply-dir`, of a confirmation that what waits is removed, and of the request to
-/// apply everything again.
-pub const APPLIED: &str = "/coracle/apply";
-pub const APPLY_CONFIRM: &str = "/coracle/apply/confirm";
-pub const APPLY_AGAIN: &str = "/coracle/apply/again";
 /// The path of the bindings that do not count, and of the request that they shall.
 pub const ADOPTION: &str = "/coracle/rbac/adoption";
 
@@ -32,9 +27,6 @@ pub enum Task {
     Adopt,
     LookAtKeys,
     RenewKeys,
-    Applied,
-    ApplyConfirm,
-    ApplyAgain,
 }
 
 impl Task {
@@ -47,9 +39,6 @@ impl Task {
             ("POST", ADOPTION) => Some(Task::Adopt),
             ("POST", KEYS) => Some(Task::LookAtKeys),
             ("POST", RENEW_KEYS) => Some(Task::RenewKeys),
-            ("GET", APPLIED) => Some(Task::Applied),
-            ("POST", APPLY_CONFIRM) => Some(Task::ApplyConfirm),
-            ("POST", APPLY_AGAIN) => Some(Task::ApplyAgain),
             _ => None,
         }
     }

@@ -1,6 +1,5 @@
 //! PURE. The state of a running master in plain words, from its metrics, checks and nodes.
 
-use coracle_keeper::problem::{Problem, Severity};
 use serde_json::{Value, json};
 
 pub struct StateReport {
@@ -8,9 +7,6 @@ pub struct StateReport {
     pub document: Value,
     pub well: bool,
 }
-
-/// The line that says so.
-const WELL: &str = "all is well";
 
 /// The share of the store's limit above which the next thousand objects may not fit.
 const FULL_PERCENT: u64 = 90;
@@ -71,7 +67,7 @@ pub fn report(
     lines.extend(
         rows.iter().map(|(name, why)| format!("    {name}  {}", if why.is_none() { "ready" } else { "not ready" })),
     );
-    lines.push(if problems.is_empty() { WELL.to_owned() } else { counted(problems.len(), "problem") });
+    lines.push(if problems.is_empty() { "all is well".to_owned() } else { counted(problems.len(), "problem") });
     lines.extend(problems.iter().map(|problem| format!("    {problem}")));
     let rows: Vec<Value> = rows.iter().map(|(name, why)| json!({"name": name, "ready": why.is_none()})).collect();
     let document = json!({
@@ -100,28 +96,6 @@ fn sealing_problems(metrics: &str) -> Vec<String> {
 }
 
 impl StateReport {
-    /// With the problems of `apply-dir`.
-    pub fn applying(mut self, problems: Result<Vec<Problem>, String>) -> StateReport {
-        let lines = match problems {
-            Ok(problems) if problems.is_empty() => return self,
-            Ok(problems) => {
-                self.well &= problems.iter().all(|problem| problem.severity != Severity::Problem);
-                self.document["applied"] = json!(problems);
-                problems.iter().map(|problem| format!("    {}", problem.line())).collect()
-            }
-            Err(why) => {
-                self.well = false;
-                vec![format!("    what is applied is unknown: {why}")]
-            }
-        };
-        if !self.well {
-            self.lines.retain(|line| line != WELL);
-        }
-        self.lines.push("applied from apply-dir:".to_owned());
-        self.lines.extend(lines);
-        self
-    }
-
     /// With the bindings that do not count, a line each.
     pub fn with(mut self, unadopted: Result<Vec<String>, String>) -> StateReport {
         let bindings = match unadopted {

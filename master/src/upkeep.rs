@@ -4,7 +4,6 @@
 //! request names the data directory: a master with a different directory does nothing.
 
 use crate::adoption::Adoption;
-use crate::applied::Told;
 use crate::cluster_keys::ClusterKeys;
 use crate::cluster_keys::files::KeyFolder;
 use crate::cluster_keys::names::ServerNames;
@@ -14,7 +13,7 @@ use crate::store::{self, FlatStore, SharedKeys};
 use coracle_api::status::Status;
 use coracle_http::channel::channel;
 use coracle_http::{Answer, Body, HeaderValue, Request, StatusCode, Stream, header};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,8 +34,6 @@ pub struct Upkeep {
     sealing: SharedKeys,
     /// None: the keys cannot be used.
     keys: Option<(Arc<ClusterKeys>, OwnNames)>,
-    /// None: there is no `apply-dir`.
-    applied: Option<Arc<Told>>,
 }
 
 /// The names of this host at this moment.
@@ -46,7 +43,7 @@ impl Upkeep {
     pub fn new(store: FlatStore, adoption: Arc<Adoption>, data_dir: &Path) -> Upkeep {
         let (data_dir, query) = (data_dir.to_owned(), query(data_dir));
         let sealing = SharedKeys::default();
-        Upkeep { store, adoption, data_dir, query, key_file: None, sealing, keys: None, applied: None }
+        Upkeep { store, adoption, data_dir, query, key_file: None, sealing, keys: None }
     }
 
     /// The file of encryption keys, and the keys as they were last read.
@@ -72,11 +69,6 @@ impl Upkeep {
         Upkeep { keys: keys.map(|keys| (keys, names)), ..self }
     }
 
-    /// What is told of `apply-dir`.
-    pub fn applying(self, applied: Option<Arc<Told>>) -> Upkeep {
-        Upkeep { applied, ..self }
-    }
-
     pub fn answer(&self, task: Task, request: &Request) -> Answer {
         // What takes its path while it is away is not written to, and whoever names it means this store.
         let now = query(&self.data_dir);
@@ -100,27 +92,12 @@ impl Upkeep {
                 let renewed = self.keys().and_then(|(keys, names)| keys.renew(&names()));
                 renewed.map(|()| done("the certificates of this host are new"))
             }
-            Task::Applied => Ok(match &self.applied {
-                Some(told) => Answer::json(StatusCode::OK, told.document().to_string()),
-                None => Answer::json(StatusCode::OK, "{}".to_owned()),
-            }),
-            Task::ApplyConfirm => {
-                self.applied().map(|told| Answer::json(StatusCode::OK, json!(told.confirm()).to_string()))
-            }
-            Task::ApplyAgain => self.applied().map(|told| {
-                told.again();
-                done("all files are applied again")
-            }),
         };
         let mut answer = done.unwrap_or_else(failed);
         if is_gone && let Ok(warning) = HeaderValue::from_str(&format!("299 - \"{GONE}\"")) {
             answer.headers.insert(header::WARNING, warning);
         }
         answer
-    }
-
-    fn applied(&self) -> Result<&Told, String> {
-        self.applied.as_deref().ok_or_else(|| "it was started without apply-dir".to_owned())
     }
 
     fn keys(&self) -> Result<&(Arc<ClusterKeys>, OwnNames), String> {

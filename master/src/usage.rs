@@ -15,7 +15,6 @@ coracle-master: API server, scheduler and controllers over one directory of JSON
 
 usage: coracle-master [flags]
        coracle-master status [-o json] [flags]
-       coracle-master apply [--confirm|--again|--mark [--yes]] [flags]
        coracle-master store fsck|verify|flush|salvage [flags]
        coracle-master backup FILE [flags]
        coracle-master restore FILE [flags]
@@ -28,7 +27,6 @@ usage: coracle-master [flags]
        coracle-master kubectl ARGUMENTS
 
   status                how the running master is: health, store, nodes, clients, and what is wrong
-  apply                 what is applied from apply-dir, and what waits; remove what waits, apply all again, mark the directory
   store verify          say what a start would find: whether everything that was acknowledged is there; changes nothing
   store fsck            the same, and check every object by the rules of its kind
   store flush           bring the object files up to the journal now, also while a master runs
@@ -197,24 +195,6 @@ exit code 0: it is done
           2: the command line is wrong
 ";
 
-const APPLY: &str = "\
-usage: coracle-master apply [--confirm|--again|--mark [--yes]] [--admin-socket PATH] [--data-dir DIR] [--config FILE]
-
-Without a flag it says how many objects are applied from apply-dir, what is wrong, and which objects wait to be removed.
-
-  --confirm              remove the objects that wait: more than half of all at once, or those of a folder that is gone or empty
-  --again                apply all files again: what was deleted or changed by hand comes back
-  --mark                 mark the directory, as root: a file that is gone from a marked directory was taken away on purpose
-  --yes                  mark it though files are missing in it from which objects were applied
-  --admin-socket PATH    the running master's socket (default /run/coracle/master/api.sock)
-  --data-dir DIR         the directory that it is to serve (default /var/lib/coracle/master)
-  --config FILE          read all from the master's configuration (default /etc/coracle/master.conf, unless --data-dir is given)
-
-exit code 0: it is done, and all is well
-          1: it is not, or files are not applied; it says why
-          2: the command line is wrong
-";
-
 const RBAC: &str = "\
 usage: coracle-master rbac adopt [--yes] [--admin-socket PATH] [--data-dir DIR] [--config FILE]
 
@@ -325,7 +305,6 @@ pub fn of(words: &[String]) -> String {
         ["store", ..] => STORE,
         ["status", ..] => STATUS,
         ["encryption", ..] => ENCRYPTION,
-        ["apply", ..] => APPLY,
         ["rbac", ..] => RBAC,
         ["backup", ..] => BACKUP,
         ["restore", ..] => RESTORE,
@@ -357,7 +336,6 @@ mod tests {
         check("serve", "usage: coracle-master [flags]");
         check("store", "usage: coracle-master store verify|");
         check("store frob", "usage: coracle-master store verify|");
-        check("apply --mark", "usage: coracle-master apply [");
         for command in ["status", "store verify", "store fsck", "store flush", "store salvage", "kubeconfig"] {
             check(command, &format!("usage: coracle-master {command} ["));
         }

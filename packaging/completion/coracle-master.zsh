@@ -3,7 +3,6 @@
 local -a commands flags
 commands=(
     'status:say how the running master is'
-    'apply:show what is applied from the directory, and let removals go on'
     'store:look at the store, or mend it'
     'backup:write everything durable to a file'
     'restore:fill an empty data directory from a backup'
@@ -20,8 +19,6 @@ elif [[ ${words[CURRENT-1]} == store ]]; then
     compadd verify fsck flush salvage
 elif [[ ${words[CURRENT-1]} == rbac ]]; then
     compadd adopt
-elif [[ ${words[CURRENT-1]} == apply ]]; then
-    compadd -- --confirm --again --mark
 elif [[ ${words[CURRENT-1]} == adopt ]]; then
     compadd -- --yes
 elif [[ ${words[CURRENT-1]} == token ]]; then

@@ -8,11 +8,8 @@ pub const FILE_BYTES_MAX: usize = 64 * 1024;
 /// The format of a command's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum OutputFormat {
-    /// Long lines are cut, with "..." at their end.
     #[default]
     Text,
-    /// Nothing is cut.
-    Wide,
     Json,
 }
 
@@ -22,8 +19,7 @@ impl OutputFormat {
         match text {
             "json" => Ok(OutputFormat::Json),
             "text" => Ok(OutputFormat::Text),
-            "wide" => Ok(OutputFormat::Wide),
-            other => Err(format!("-o {other}: it is json, text or wide")),
+            other => Err(format!("-o {other}: it is json or text")),
         }
     }
 }

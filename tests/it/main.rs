@@ -6,7 +6,6 @@
 mod address;
 mod api_v1;
 mod api_v1beta1;
-mod applied;
 mod circles;
 mod cluster;
 mod cluster_keys;

@@ -100,10 +100,6 @@ pub enum Event {
     ResizeCompleted {
         summary: String,
     },
-    /// The pod runs from newer images.
-    Updated {
-        message: String,
-    },
 }
 
 impl Event {
@@ -152,7 +148,6 @@ impl Event {
             Event::ResizeCompleted { summary } => {
                 (false, "ResizeCompleted", format!("Pod resize completed: {summary}"))
             }
-            Event::Updated { message } => (false, "Updated", message),
             Event::Dismissed(why) => return (why.kind != Dismissed::OutOfTime, why.reason.into(), why.event),
         };
         (warning, reason.into(), message)

@@ -46,7 +46,6 @@ pub fn package(tool: &str) -> &'static str {
     match tool {
         "nft" => "nftables",
         "iptables" | "iptables-restore" => "iptables",
-        "tar" => "tar",
         _ => "iproute2",
     }
 }

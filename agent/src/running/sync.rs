@@ -20,7 +20,6 @@ use crate::facts::engine::{Failure, State};
 use crate::facts::happening::{self, Happening};
 use crate::facts::memory::Memory;
 use crate::facts::naming::{PodName, Source};
-use crate::facts::restarts::Restarts;
 use crate::facts::round::Round;
 use crate::facts::seen;
 use crate::facts::shown::Shown;
@@ -48,8 +47,6 @@ pub struct SyncChannels {
     pub verdicts: watch::Receiver<Arc<Verdicts>>,
     /// The pressure on this host.
     pub strain: watch::Receiver<Arc<Strain>>,
-    /// Restarts that somebody asked for.
-    pub restarts: watch::Receiver<Arc<Restarts>>,
     /// The host stops, and all pods with it.
     pub leaving: watch::Receiver<bool>,
     /// Something may have changed (an engine event): look again. Carries nothing.
@@ -97,7 +94,6 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
         let desired = ends.desired.borrow_and_update().clone();
         let verdicts = ends.verdicts.borrow_and_update().clone();
         let strain = ends.strain.borrow_and_update().clone();
-        let restarts = ends.restarts.borrow_and_update().clone();
         let leaving = *ends.leaving.borrow_and_update();
         ends.take_address();
         let mut world = World {
@@ -107,7 +103,6 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
             busy: busy.clone(),
             ended: ended(&ends.shown.borrow()),
             strain,
-            restarts,
             ..World::default()
         };
         let mut finished = Vec::new();
@@ -153,7 +148,6 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
                 Ok(()) = ends.desired.changed() => {}
                 Ok(()) = ends.verdicts.changed() => {}
                 Ok(()) = ends.strain.changed() => {}
-                Ok(()) = ends.restarts.changed() => {}
                 Ok(()) = ends.leaving.changed() => {}
                 Ok(()) = ends.address.changed() => {}
                 () = sleep_until(clock.at(wake_at_ms)) => {}
@@ -339,8 +333,7 @@ fn show(shown: &watch::Sender<Arc<Shown>>, desired: &Arc<Desired>, world: &World
         && was.world.busy == world.busy
         && was.world.memory.left() == world.memory.left()
         && was.world.verdicts == world.verdicts
-        && was.world.strain == world.strain
-        && was.world.restarts == world.restarts;
+        && was.world.strain == world.strain;
     if !same {
         shown.send_replace(Arc::new(Shown {
             desired: desired.clone(),
@@ -373,7 +366,7 @@ impl Trouble {
         self.wait_ms = (self.wait_ms * 2).clamp(ENGINE_WAIT_MS, ENGINE_WAIT_MS_MAX);
         if self.now.is_none() {
             log::warn!("the engine does not answer, everything waits for it: {failure}");
-            self.now = Some((failure.text().to_owned(), now.wall_ms));
+            self.now = Some((failure.text().to_owned(), now.mono_ms));
         }
     }
 

@@ -3,7 +3,5 @@
 pub mod events;
 pub mod node;
 pub mod notify;
-pub mod problems;
 pub mod report;
-pub mod sources;
 pub mod summary;

@@ -101,9 +101,7 @@ fn drop_old_authority(config: &Config, take: bool) -> Result<Outcome, String> {
     }
     let is_ours = root_uses_it(config)?;
     with_keys(config, |keys| keys.drop_old_authority().map(|()| String::new()))?;
-    let own =
-        if is_ours { "; /etc/coracle/admin.kubeconfig has a new certificate, copies of the file end" } else { "" };
-    let done = told(config, Outcome::good(format!("{shown}\nthe old authority counts no more{own}")));
+    let done = told(config, Outcome::good(format!("{shown}\nthe old authority counts no more")));
     renew(config)?;
     if is_ours {
         refresh_admin(config)?;

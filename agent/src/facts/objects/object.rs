@@ -11,8 +11,6 @@ use serde_json::{Value, json};
 use crate::facts::hash::hash_text;
 
 const TOKEN: &str = "token";
-/// How the annotations of a claim begin that are about backups.
-pub const BACKUP: &str = "coracle.dev/backup";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ObjectKind {
@@ -171,18 +169,10 @@ impl fmt::Debug for Object {
 
 /// The fields of a claim or a volume that matter here.
 fn facts(kind: ObjectKind, document: &Value) -> Value {
-    let spec = &document["spec"];
+    let (meta, spec, status) = (&document["metadata"], &document["spec"], &document["status"]);
     match kind {
         ObjectKind::RuntimeClass => json!({"handler": document["handler"]}),
-        ObjectKind::Claim => claim_facts(document),
-        ObjectKind::Volume => json!({"spec": spec}),
-        ObjectKind::ConfigMap | ObjectKind::Secret => Value::Null,
-    }
-}
-
-fn claim_facts(document: &Value) -> Value {
-    let (meta, spec, status) = (&document["metadata"], &document["spec"], &document["status"]);
-    let mut facts = json!({
+        ObjectKind::Claim => json!({
             "metadata": {
                 "uid": meta["uid"], "deletionTimestamp": meta["deletionTimestamp"], "finalizers": meta["finalizers"],
                 "ownerReferences": meta["ownerReferences"],
@@ -191,14 +181,10 @@ fn claim_facts(document: &Value) -> Value {
             "status": {"phase": status["phase"]},
             // Of a file.
             "directory": document["directory"],
-    });
-    let annotations = meta["annotations"].as_object().into_iter().flatten();
-    let of_backups = annotations.filter(|(key, _)| key.starts_with(BACKUP));
-    let of_backups: serde_json::Map<_, _> = of_backups.map(|(key, value)| (key.clone(), value.clone())).collect();
-    if !of_backups.is_empty() {
-        facts["metadata"]["annotations"] = of_backups.into();
+        }),
+        ObjectKind::Volume => json!({"spec": spec}),
+        ObjectKind::ConfigMap | ObjectKind::Secret => Value::Null,
     }
-    facts
 }
 
 #[cfg(test)]
