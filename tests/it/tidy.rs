@@ -76,6 +76,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("agent/src/host/file_system.rs", "on which file system a path is"),
     ("agent/src/command/readings.rs", "this host, for `doctor`"),
     ("agent/src/config.rs", "reads the configuration file"),
+    ("agent/src/config/settings.rs", "reads the authorities of a manifest page"),
     ("agent/src/inside/terminal.rs", "runs stty"),
     ("agent/src/host/private.rs", "files and folders for the agent's own user alone"),
     ("agent/src/lib.rs", "takes the agent's port and socket"),

@@ -149,7 +149,8 @@ mod tests {
             "containerStatuses": [{"ready": true, "restartCount": 2, "state": {"running": {}}}]});
         let (file, api, mirror) = (json!({CONFIG_SOURCE: "file"}), json!({CONFIG_SOURCE: "api"}), json!({MIRROR: "x"}));
         let agent = json!({"items": [
-            pod("b", "n1", &file, &runs), pod("a", "n1", &api, &json!({"phase": "Pending"})), pod("web", "n1", &file, &runs),
+            pod("b", "n1", &file, &runs), pod("a", "n1", &api, &json!({"phase": "Pending"})),
+            pod("web", "n1", &file, &runs),
         ]});
         let master = json!({"items": [
             pod("b-n1", "n1", &mirror, &runs), pod("web-n2", "n2", &mirror, &runs), pod("a", "n1", &json!({}), &runs),

@@ -117,8 +117,8 @@ async fn of_all(
     Ok(codes.into_iter().max().unwrap_or(0))
 }
 
-/// Of a pod on another node: its log comes through the master. A command there would need a connection that the master's
-/// local socket does not carry.
+/// Of a pod on another node: its log comes through the master. A command there would need a connection that the
+/// master's local socket does not carry.
 async fn ask_far(name: &str, deed: &Deed, programs: &Programs, pod: &serde_json::Value) -> Result<u8, String> {
     let (pod_name, node) = (named::words(pod), pod["spec"]["nodeName"].as_str().unwrap_or_default());
     if node.is_empty() {

@@ -112,8 +112,8 @@ impl Named {
         format!("{group}/namespaces/{}/{list}?watch=1&fieldSelector={field}", encoded(&self.namespace))
     }
 
-    /// The pods of this name, or of this workload's manifest file, among those that the agent shows. A pod has the name of
-    /// the API first: there a pod of a file is called after its node, too.
+    /// The pods of this name, or of this workload's manifest file, among those that the agent shows. A pod has the name
+    /// of the API first: there a pod of a file is called after its node, too.
     pub fn on_host<'v>(&self, pods: &'v Value) -> Vec<&'v Value> {
         let here: Vec<&Value> = pods["items"]
             .as_array()
@@ -204,8 +204,8 @@ pub fn selector(workload: &Value) -> Option<String> {
     (!all.is_empty()).then(|| encoded(&all.join(",")))
 }
 
-/// Of the pods of a workload the one that kubectl would take: one that runs before one that does not, a ready one first,
-/// and the oldest of these.
+/// Of the pods of a workload the pod that kubectl would take: a pod that runs before a pod that does not, a ready pod
+/// first, and the oldest of these.
 pub fn pick(pods: &Value) -> Option<&Value> {
     let rank = |pod: &&Value| {
         let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
@@ -311,8 +311,10 @@ mod tests {
                 "status": {"phase": phase, "conditions": [{"type": "Ready", "status": ready}]}})
         };
         let pods = json!({"items": [
-            pod("waits", "Pending", "False", "2026-01-01T00:00:00Z"), pod("sick", "Running", "False", "2026-01-01T00:00:00Z"),
-            pod("new", "Running", "True", "2026-01-03T00:00:00Z"), pod("old", "Running", "True", "2026-01-02T00:00:00Z"),
+            pod("waits", "Pending", "False", "2026-01-01T00:00:00Z"),
+            pod("sick", "Running", "False", "2026-01-01T00:00:00Z"),
+            pod("new", "Running", "True", "2026-01-03T00:00:00Z"),
+            pod("old", "Running", "True", "2026-01-02T00:00:00Z"),
         ]});
         assert_eq!(pick(&pods).unwrap()["metadata"]["name"], "old");
         assert_eq!(pick(&json!({"items": []})), None);

@@ -196,7 +196,8 @@ mod tests {
     fn running(address: &str, ready: bool) -> Value {
         let condition = json!({"type": "Ready", "status": if ready { "True" } else { "False" }});
         json!({"phase": "Running", "podIP": address, "conditions": [condition],
-            "containerStatuses": [{"name": "c", "ready": ready, "containerID": "docker://c1", "state": {"running": {}}}]})
+            "containerStatuses": [{"name": "c", "ready": ready, "containerID": "docker://c1",
+                "state": {"running": {}}}]})
     }
 
     #[test]
