@@ -376,7 +376,7 @@ mod tests {
         refused(&["--pod-network", "docker"], "neither engine nor own");
         assert_eq!((config.listen.to_string().as_str(), config.master), ("127.0.0.1:10250", None));
         assert_eq!(config.socket, Path::new("/run/coracle/agent/box.sock"));
-        assert_eq!(config.eviction_hard.len(), thresholds::SIGNALS.len());
+        assert_eq!(config.eviction_hard.len(), crate::facts::thresholds::SIGNALS.len());
         assert_eq!((config.pids_max, run(&["--pod-pids-limit", "1024"]).unwrap().pids_max), (None, Some(1024)));
         assert_eq!(
             (config.node_ip, run(&["--node-ip", "192.168.1.7"]).unwrap().node_ip),

@@ -145,13 +145,7 @@ fn of_master(master: &OfMaster) -> Vec<Problem> {
         Ok(Some(answer)) => read("master", "coracle-master", answer),
         Ok(None) => vec![Problem {
             severity: Severity::Warning,
-            ..unclear(
-                "master",
-                "coracle-master",
-                "it is of an older version and does not tell its problems",
-                "",
-                advice,
-            )
+            ..unclear("master", "coracle-master", "its problems are not told here", "", advice)
         }],
         Err(why) => vec![unclear("master", "coracle-master", "it does not tell its problems", why, advice)],
     };
@@ -233,7 +227,7 @@ mod tests {
         let both = seen(Ok(agent(of_agent)), Ok(master(of_master)));
         check(&both, false, &["node n2: silent", "pod web: near"]);
         // A master of before.
-        let words = "warning: master coracle-master: it is of an older version and does not tell its problems: \
+        let words = "warning: master coracle-master: its problems are not told here: \
                      coracle-master status";
         check(&seen(Ok(agent(none())), Ok(master(None))), true, &[words]);
         let odd = json!({"problems": [{"what": 1}]});
