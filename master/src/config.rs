@@ -494,7 +494,7 @@ mod tests {
         check("encryption rotate now", Err("one of new-key"));
         check("rotate --keep-old", Err("unknown flag --keep-old"));
         check("status now", Err("status takes flags alone"));
-        check("status -o yaml", Err("json or text"));
+        check("status -o yaml", Err("json, text or wide"));
         check("-o json", Err("-o is for status"));
         check("serve", Err("unexpected argument \"serve\""));
         check("--data-dir", Err("--data-dir needs a value"));

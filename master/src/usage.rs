@@ -14,7 +14,7 @@ const PROGRAM: &str = "\
 coracle-master: API server, scheduler and controllers over one directory of JSON files
 
 usage: coracle-master [flags]
-       coracle-master status [-o json] [flags]
+       coracle-master status [-o json|wide] [flags]
        coracle-master apply [--confirm|--again|--mark [--yes]] [flags]
        coracle-master store fsck|verify|flush|salvage [flags]
        coracle-master backup FILE [flags]
@@ -27,7 +27,7 @@ usage: coracle-master [flags]
        coracle-master keys list|renew|renew-ca|drop-old-ca|renew-token-key|drop-old-token-keys [flags]
        coracle-master kubectl ARGUMENTS
 
-  status                how the running master is: health, store, nodes, clients, and what is wrong
+  status                how the running master is: store, clients, nodes, pods, and what of all that was asked for is not there
   apply                 what is applied from apply-dir, and what waits; remove what waits, apply all again, mark the directory
   store verify          say what a start would find: whether everything that was acknowledged is there; changes nothing
   store fsck            the same, and check every object by the rules of its kind
@@ -42,7 +42,8 @@ usage: coracle-master [flags]
   user                  list the users with certificates, and end those of one
   keys                  show the cluster's own keys and certificates, make them anew, and end old ones
   kubectl ARGUMENTS     run the installed kubectl with root's kubeconfig
-  (each with --help; exit code 0: done, and all is well; 1: not; 2: the command line is wrong; 3: the backup lacks something)
+  (each with --help; exit code 0: done, and all is well; 1: not; 2: the command line is wrong; 3: the backup lacks something, or
+   status reaches no master)
 
 ";
 
@@ -52,17 +53,22 @@ const FOOT: &str = "\
 ";
 
 const STATUS: &str = "\
-usage: coracle-master status [-o json] [--admin-socket PATH] [--data-dir DIR] [--config FILE]
+usage: coracle-master status [-o json|wide] [--admin-socket PATH] [--data-dir DIR] [--config FILE]
 
-Asks the running master through its socket: its checks, how full the store is, its nodes, who is connected, and what is wrong, in
-plain words. Changes nothing. Without --config what the packaged master is started with is read.
+Asks the running master through its socket: how full the store is, who is connected, its nodes and pods, and its problems: what was
+asked for and is not there, since when, why, and what to do. Something that is starting is a problem until it is there. Warnings say
+what comes near its end. Changes nothing. Without --config what the packaged master is started with is read.
+
+  -o wide                cut no line
+  -o json                one document for programs: problems as {severity, reason, subject, what, why, advice, since}
 
   --admin-socket PATH    the running master's socket (default /run/coracle/master/api.sock)
   --data-dir DIR         the directory that it is to serve (default /var/lib/coracle/master)
 
-exit code 0: it runs, and all is well
-          1: it does not, or something is wrong; it says what
+exit code 0: it runs, and all that was asked for is there
+          1: something that was asked for is not there; it says what
           2: the command line is wrong
+          3: no master answers
 ";
 
 const STORE: &str = "\

@@ -6,7 +6,7 @@ _coracle_master() {
         case $one in status | apply | store | backup | restore | rbac | kubeconfig | token | user | kubectl) command=$one ;; esac
     done
     case $before in
-        -o) mapfile -t COMPREPLY < <(compgen -W "json text" -- "$word"); return ;;
+        -o) mapfile -t COMPREPLY < <(compgen -W "json text wide" -- "$word"); return ;;
         backup | restore) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
         --*)
             value=$(coracle-master --help | sed -n "s/^  $before \([^ ]*\).*/\1/p" 2>/dev/null)

@@ -15,7 +15,7 @@ commands=(
 )
 flags=(${(f)"$(coracle-master --help | grep -oE -- '--[a-z-]+' | sort -u)"})
 if [[ ${words[CURRENT-1]} == -o ]]; then
-    compadd json text
+    compadd json text wide
 elif [[ ${words[CURRENT-1]} == store ]]; then
     compadd verify fsck flush salvage
 elif [[ ${words[CURRENT-1]} == rbac ]]; then

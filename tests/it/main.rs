@@ -25,6 +25,7 @@ mod old_clients;
 mod old_verbs;
 mod openapi;
 mod options;
+mod problems;
 mod proxy;
 mod replay;
 mod rights;

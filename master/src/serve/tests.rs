@@ -185,6 +185,7 @@ pub fn routes(serve: &Serve) -> Vec<(Method, String)> {
         (Method::POST, page::RESEAL),
         (Method::GET, page::ADOPTION),
         (Method::POST, page::ADOPTION),
+        (Method::GET, page::PROBLEMS),
         (Method::GET, "/apis/example.com/v1/namespaces/a/things/b"),
         (Method::GET, "/api/v1/nodes/b/stats/summary"),
         (Method::OPTIONS, "/api/v1/namespaces/a/pods"),
