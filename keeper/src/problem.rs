@@ -3,8 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 /// Whether a problem turns the exit code.
