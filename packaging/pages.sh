@@ -42,6 +42,7 @@ follow_pages() {
     follow docs/operations.md
     inside sh -c 'cp /etc/coracle/manifests/hello.yaml /root/web.yaml'
     follow docs/commands.md
+    follow docs/apply-directory.md
     follow docs/services-and-names.md
     follow docs/old-versions.md
     follow docs/data-directory.md

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# test-packages.sh: both packages on a real systemd in a container with a Docker of its own: install, drop a manifest, the
-# pod runs; an upgrade of packages whose master was root, restarts of both units, a reboot of the machine, and what root
-# does to the data directory keep or bring back everything; an upgrade of Docker restarts once what it must; pods find each
-# other beside ufw and firewalld; the commands of the documentation work; purge leaves nothing.
+# test-packages.sh: the packages on a real systemd in a container with a Docker of its own: install, drop a manifest, the
+# pod runs; an upgrade of packages whose master was root and that had no common one, restarts of both units, a reboot of the
+# machine, and what root does to the data directory keep or bring back everything; an upgrade of Docker restarts once what it
+# must; pods find each other beside ufw and firewalld; the commands of the documentation work; each program is alone on a host;
+# purge leaves nothing.
 #
 # The machine is a debootstrapped Debian. It is not --privileged, and the host's cgroups are never mounted into it writable.
 set -euo pipefail
@@ -75,8 +76,8 @@ demo_image() {
 
 # Agents of before had no socket.
 pod_answers() { inside sh -c '{ [ ! -e /run/coracle/agent/box.sock ] || curl -sSf -m 5 --unix-socket /run/coracle/agent/box.sock http://localhost/pods | grep -q "\"phase\": *\"Running\""; } && curl -sSf -m 2 http://127.0.0.1:8000/ | grep -q hello'; }
-# The packages as they were when the master was root, with the programs of today: made in the machine's /root/before. BEFORE names a folder
-# of real ones, built by packaging/deb.sh in a tree of before.
+# The packages as they were when the master was root and each had its own program, with the programs of today: made in the machine's
+# /root/before. BEFORE names a folder of real ones, built by packaging/deb.sh in a tree of before.
 packages_of_before() {
     if [ -n "${BEFORE:-}" ]; then
         inside mkdir -p /root/before
@@ -85,9 +86,11 @@ packages_of_before() {
     fi
     inside sh -ec '
         mkdir -p /root/before
-        for deb in /root/coracle-*.deb; do
+        dpkg-deb -x /root/coracle-common_*.deb /root/common
+        for deb in /root/coracle-agent_*.deb /root/coracle-master_*.deb; do
             rm -rf /root/tree && dpkg-deb -R "$deb" /root/tree && cd /root/tree
-            sed -i "s/^Version: .*/Version: 0.0.1/" DEBIAN/control
+            sed -i -e "s/^Version: .*/Version: 0.0.1/" -e "s/coracle-common ([^)]*), //" DEBIAN/control
+            [ ! -L usr/bin/coracle-agent ] || cp --remove-destination /root/common/usr/bin/coracle usr/bin/coracle-agent
             sed -i -e "/systemd-sysusers/d" -e "/-o coracle-master/d" -e "/statoverride/d" DEBIAN/postinst
             unit=usr/lib/systemd/system/coracle-master.service
             if [ -e $unit ]; then
@@ -168,9 +171,17 @@ await 30 "the pod answers" pod_answers
 await 30 "the master shows it" mirror_is_there
 await 30 "the posted pod runs, and has never been restarted" posted_runs
 [ "$(containers)" = "$before" ] || fail "the upgrade has restarted a container"
+inside dpkg -s coracle-common >/dev/null || fail "the common package is not there"
+[ "$(inside readlink /usr/bin/coracle-agent)" = coracle ] || fail "coracle-agent is not the program of the common package"
+inside sh -c 'grep -qx coracle-agent "/proc/$(systemctl show -p MainPID --value coracle-agent)/comm"' || fail "the kernel calls the agent something else"
+await 20 "coracle status shows both programs" inside sh -c 'coracle status | tee /root/status | grep -q "^node box" && grep -q "^master: it answers" /root/status'
+inside sh -c 'grep -q "default/hello (file)" /root/status && ! grep -q "hello-box" /root/status' || fail "coracle status shows the pod of a file once: $(inside cat /root/status)"
+inside coracle logs hello >/dev/null || fail "no log of the pod of a file"
+inside coracle logs default/posted >/dev/null || fail "no log of the posted pod"
 ask -X DELETE $pods/posted >/dev/null
 before=$(container)
 [ "$(inside stat -c %a /etc/coracle/manifests)" = 750 ] || fail "/etc/coracle/manifests is open"
+[ "$(inside stat -c '%a %U %G' /etc/coracle/apply)" = "2750 root coracle-master" ] || fail "/etc/coracle/apply is not the master's to read"
 
 secure_port
 
@@ -245,8 +256,8 @@ await 20 "the master shows it" mirror_is_there
 firewalls
 
 purge_leaves_nothing() {
-    say "purging both packages"
-    inside sh -c 'DEBIAN_FRONTEND=noninteractive dpkg --purge coracle-agent coracle-master' >/dev/null 2>&1 || fail "the packages do not purge"
+    say "purging the packages"
+    inside sh -c 'DEBIAN_FRONTEND=noninteractive dpkg --purge coracle-agent coracle-master coracle-common' >/dev/null 2>&1 || fail "the packages do not purge"
     local left
     left=$(inside sh -c 'docker ps -aq; docker network ls -q --filter name=coracle; docker volume ls -q; docker image ls -q coracle/pause
         nft list tables | grep coracle; ip route | grep 10.96
@@ -257,7 +268,7 @@ purge_leaves_nothing() {
 }
 purge_leaves_nothing
 
-say "installing both packages where there were none"
+say "installing the packages where there were none"
 install_from /root
 for unit in coracle-master coracle-agent; do await 20 "$unit is active and enabled" inside sh -c "systemctl is-active $unit && systemctl is-enabled $unit"; done
 await 20 "all files are the master's" all_is_the_masters
@@ -265,4 +276,16 @@ await 20 "all files are the master's" all_is_the_masters
 say "following the documentation"
 follow_pages
 purge_leaves_nothing
+
+# alone NAME LINE: of the two programs this one alone, with the common package.
+alone() {
+    say "coracle-$1 alone"
+    inside sh -c 'DEBIAN_FRONTEND=noninteractive dpkg -i /root/coracle-common_*.deb "/root/coracle-$1"_*.deb' sh "$1" >/dev/null || fail "coracle-$1 does not install alone"
+    await 20 "coracle status tells of coracle-$1" inside sh -c 'coracle status | grep -q "$1"' sh "$2"
+    inside systemctl stop "coracle-$1"
+    inside sh -c 'coracle status 2>/root/said; test $? = 3' || fail "coracle status with no program: $(inside cat /root/said)"
+    purge_leaves_nothing
+}
+alone master "^master: it answers"
+alone agent "^node box"
 echo "1 passed, 0 failed"

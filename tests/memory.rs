@@ -341,9 +341,20 @@ async fn agent_rounds(folder: &Path) {
     let wall_ms = Rc::new(move || wall.with(|engine| engine.wall_ms()));
     let (_strain_in, strain) = watch::channel(Arc::default());
     let leaving = watch::channel(false).1;
-    let address = watch::channel(String::new()).1;
-    let ends =
-        SyncChannels { desired, verdicts, strain, leaving, address, wake, node, wall_ms, shown: shown_in, happenings };
+    let (address, restarts) = (watch::channel(String::new()).1, watch::channel(Arc::default()).1);
+    let ends = SyncChannels {
+        desired,
+        verdicts,
+        strain,
+        restarts,
+        leaving,
+        address,
+        wake,
+        node,
+        wall_ms,
+        shown: shown_in,
+        happenings,
+    };
     tokio::task::spawn_local(async move { sync::run(&*engine, ends).await });
     tokio::task::spawn_local(async move { while happened.recv().await.is_some() {} });
     let mut after = String::new();

@@ -3,38 +3,49 @@
 //!
 //! The file has a line `key = value` for each, with the names of the flags; `#` begins a comment line.
 
+mod settings;
+mod update;
 mod values;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 use std::{fmt, fs};
 
-use coracle_api::node::agent_socket;
 use coracle_api::strategy::Cidr;
 use coracle_http::client::Target;
 use coracle_program::command_line::{CommandLine, FILE_BYTES_MAX, OutputFormat, from_here};
 use coracle_program::options::{FILE, Given, Row};
 
-use crate::desired::page::{Page, PageAddress};
-use crate::facts::clock::wall_ms;
-use crate::facts::thresholds::{self, Threshold};
+use crate::backup::options::Options as BackupOptions;
+use crate::desired::file::ReadSettings;
+use crate::desired::file_services::decide::FileRange;
+use crate::desired::page::Page;
+use crate::facts::thresholds::Threshold;
 use crate::facts::world::Devices;
 use crate::images;
+use crate::inside::Sockets;
 use crate::inside::deed::{self, Deed};
 use crate::network::pod_network::Owner;
-use crate::usage::{self, OPTIONS};
+use crate::usage::{self, Called, OPTIONS};
+use settings::Settings;
+pub use update::UpdateWish;
 
 /// Where the locks of engines are, common to all agents of a host.
 const RUN_DIR: &str = "/run/coracle";
 /// The configuration file of the packaged agent.
 const PACKAGED: &str = "/etc/coracle/agent.conf";
+/// The configuration and the manifests of the packages.
+const ETC: &str = "/etc/coracle";
+/// That of the packaged master, and its key and default for the socket of root.
+const PACKAGED_MASTER: &str = "/etc/coracle/master.conf";
+const MASTER_SOCKET: (&str, &str) = ("admin-socket", "/run/coracle/master/api.sock");
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     pub manifest_dir: String,
+    /// Fields of manifests that v1 does not have are left out with a warning, not refused.
+    pub allow_unknown_fields: bool,
     /// More manifests, on another host.
     pub manifest_url: Option<Page>,
     pub data_dir: String,
@@ -50,6 +61,8 @@ pub struct Config {
     pub pod_network: Owner,
     /// Networks whose addresses services may have on this host.
     pub external_ips: Vec<Cidr>,
+    /// Where Services of manifest files have their addresses, and the agent its DNS server without a master.
+    pub file_service_cidr: FileRange,
     /// None: the address of the cluster's DNS service, where the agent has a master.
     pub cluster_dns: Option<IpAddr>,
     /// None: as the master says.
@@ -69,6 +82,13 @@ pub struct Config {
     pub serial_pulls: bool,
 }
 
+impl Config {
+    /// How manifest files are read.
+    pub fn reading(&self) -> ReadSettings<'_> {
+        ReadSettings { node_name: &self.node_name, allow_unknown: self.allow_unknown_fields }
+    }
+}
+
 /// A parsed command line.
 #[derive(Debug, PartialEq)]
 pub enum Invocation {
@@ -76,18 +96,35 @@ pub enum Invocation {
     Do(Command, OutputFormat, Box<Config>),
     /// What to say.
     Help(String),
-    /// A command for the running agent, with the agent's socket.
-    Inside(Box<Deed>, PathBuf),
+    /// A command for the running programs, with their sockets.
+    Inside(Box<Deed>, Sockets),
     Version,
 }
 
-/// Looked at once, and told; nothing is changed.
+/// Done once, and told. All but `Backup`, `Restore` and `Update` only look.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     Check(Vec<PathBuf>),
     Plan,
+    /// Of the agent.
     Status,
+    /// Of both programs.
+    Whole,
     Doctor,
+    Backup(PathBuf, BackupOptions),
+    Restore(PathBuf, BackupOptions),
+    Images,
+    /// Asks the running agent to replace pods.
+    Update(UpdateWish),
+    Top(SortBy),
+}
+
+/// The largest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SortBy {
+    #[default]
+    Cpu,
+    Memory,
 }
 
 #[derive(Debug, PartialEq)]
@@ -102,17 +139,26 @@ impl fmt::Display for BadConfig {
 impl std::error::Error for BadConfig {}
 
 /// The defaults that depend on this host.
+#[derive(Clone, Debug)]
 pub struct HostDefaults {
     pub name: String,
     /// `DOCKER_HOST`
     pub docker_host: Option<String>,
+    pub called: Called,
 }
 
 /// Reads the command line, and the file that it names. A command reads the packaged agent's file where none is named.
 pub fn read(arguments: &[String], host: &HostDefaults) -> Result<Invocation, BadConfig> {
+    if let Some(taken) = update::take(arguments) {
+        let (wish, others) = taken.map_err(BadConfig)?;
+        return Ok(match read_flags(&others, host)? {
+            Invocation::Do(_, form, config) => Invocation::Do(Command::Update(wish), form, config),
+            other => other,
+        });
+    }
     match (deed::read(arguments), arguments) {
         (Some(_), [word, help, ..]) if ["--help", "-h"].contains(&help.as_str()) => {
-            Ok(Invocation::Help(usage::of(Some(word))))
+            Ok(Invocation::Help(usage::of(host.called, Some(word))))
         }
         (Some(deed), _) => of_running(deed.map_err(BadConfig)?, host),
         (None, _) => read_flags(arguments, host),
@@ -124,20 +170,47 @@ fn of_running((deed, mut flags): (Deed, Vec<String>), host: &HostDefaults) -> Re
     if !flags.iter().any(|flag| flag == "--config") && Path::new(PACKAGED).exists() {
         flags.extend(["--config".to_owned(), PACKAGED.to_owned()]);
     }
-    Ok(match read_flags(&flags, host)? {
-        Invocation::Run(config) => Invocation::Inside(Box::new(deed), config.socket),
+    // The options alone, as for an agent that runs.
+    let host = HostDefaults { called: Called::Agent, ..host.clone() };
+    Ok(match read_flags(&flags, &host)? {
+        Invocation::Run(config) => Invocation::Inside(Box::new(deed), config.sockets()),
         other => other,
     })
 }
 
+impl Config {
+    /// Where the programs of this host answer root. The master: as this agent has it, else as the master's file says.
+    pub fn sockets(&self) -> Sockets {
+        let master = match &self.master {
+            Some(Target::Unix(path)) => path.clone(),
+            _ => {
+                fs::read_to_string(PACKAGED_MASTER).map_or_else(|_| MASTER_SOCKET.1.into(), |text| master_socket(&text))
+            }
+        };
+        Sockets { agent: self.socket.clone(), master }
+    }
+}
+
+/// The socket that the text of a master's configuration file names.
+fn master_socket(text: &str) -> PathBuf {
+    let (key, default) = MASTER_SOCKET;
+    let value = text.lines().find_map(|line| line.trim().strip_prefix(key)?.trim_start().strip_prefix('='));
+    value.map(str::trim).filter(|value| !value.is_empty()).unwrap_or(default).into()
+}
+
 fn read_flags(arguments: &[String], host: &HostDefaults) -> Result<Invocation, BadConfig> {
     let mut line = CommandLine::default();
+    let mut sort_by = None;
+    if host.called == Called::Coracle && arguments.is_empty() {
+        return Ok(Invocation::Help(usage::of(host.called, None)));
+    }
     let mut rest = arguments.iter().cloned();
+    let mut of_backup = BTreeMap::new();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "--help" | "-h" => {
                 let word = line.words.into_iter().next().or_else(|| rest.next());
-                return Ok(Invocation::Help(usage::of(word.as_deref())));
+                return Ok(Invocation::Help(usage::of(host.called, word.as_deref())));
             }
             "--version" => return Ok(Invocation::Version),
             format if format.starts_with("-o") => {
@@ -145,10 +218,26 @@ fn read_flags(arguments: &[String], host: &HostDefaults) -> Result<Invocation, B
                 let format = joined.or_else(|| rest.next()).unwrap_or_default();
                 line.format = Some(OutputFormat::parse(&format).map_err(BadConfig)?);
             }
+            flag if is_of_backup(&line.words, flag) => {
+                let (key, value) =
+                    flag.split_once('=').map_or((flag, None), |(key, value)| (key, Some(value.to_owned())));
+                let value = value.or_else(|| rest.next()).ok_or_else(|| BadConfig(format!("{key} needs a value")))?;
+                of_backup.insert(key.to_owned(), from_here(&value).map_err(|why| BadConfig(format!("{key}: {why}")))?);
+            }
+            by if by == "--sort-by" || by.starts_with("--sort-by=") => {
+                let value = by.split_once('=').map(|(_, value)| value.to_owned()).or_else(|| rest.next());
+                sort_by = Some(sorted(&value.unwrap_or_default())?);
+            }
             _ => line.read(OPTIONS, argument, &mut rest).map_err(BadConfig)?,
         }
     }
-    let command = command(&line.words.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let options = BackupOptions {
+        etc: of_backup.remove("--etc").unwrap_or_else(|| ETC.to_owned()).into(),
+        master_config: of_backup.remove("--master-config"),
+        named: line.given.iter().any(|given| given.key == "node-name"),
+    };
+    let command = command(&line.words.iter().map(String::as_str).collect::<Vec<_>>(), options)?;
+    let command = as_called(command, sort_by, host.called)?;
     if line.format.is_some() && command.is_none() {
         return Err(BadConfig("-o is for a command that tells something: see --help".to_owned()));
     }
@@ -164,6 +253,26 @@ fn read_flags(arguments: &[String], host: &HostDefaults) -> Result<Invocation, B
         Some(command) => Invocation::Do(command, line.format.unwrap_or_default(), config),
         None => Invocation::Run(config),
     })
+}
+
+/// Options of `backup` and `restore` alone, behind these words.
+fn is_of_backup(words: &[String], flag: &str) -> bool {
+    match (words.first().map(String::as_str), flag.split('=').next()) {
+        (Some("backup"), Some("--etc")) => true,
+        (Some("backup" | "restore"), Some("--master-config")) => true,
+        _ => false,
+    }
+}
+
+/// The command under the name by which the program is called: the status of `coracle` is that of both programs.
+fn as_called(command: Option<Command>, by: Option<SortBy>, called: Called) -> Result<Option<Command>, BadConfig> {
+    match (command, by) {
+        (Some(Command::Top(_)), _) => Ok(Some(Command::Top(by.unwrap_or_default()))),
+        (_, Some(_)) => Err(BadConfig("--sort-by is for top: see top --help".to_owned())),
+        (Some(Command::Status), None) if called == Called::Coracle => Ok(Some(Command::Whole)),
+        (None, None) if called == Called::Coracle => Err(BadConfig("a command is missing: see --help".to_owned())),
+        (command, None) => Ok(command),
+    }
 }
 
 /// The options of the command line by their keys.
@@ -192,7 +301,8 @@ fn read_file(path: &str) -> Result<BTreeMap<&'static str, Given>, BadConfig> {
 }
 
 /// None: it is to run.
-fn command(words: &[&str]) -> Result<Option<Command>, BadConfig> {
+fn command(words: &[&str], options: BackupOptions) -> Result<Option<Command>, BadConfig> {
+    let path = |dir: &str| from_here(dir).map(PathBuf::from).map_err(|why| BadConfig(format!("{dir}: {why}")));
     let alone = |command: Command| match words {
         [_] => Ok(Some(command)),
         [word, more, ..] => Err(BadConfig(format!("{more:?}: {word} takes options alone, see {word} --help"))),
@@ -204,115 +314,22 @@ fn command(words: &[&str]) -> Result<Option<Command>, BadConfig> {
         ["check", files @ ..] => Ok(Some(Command::Check(files.iter().map(PathBuf::from).collect()))),
         ["plan", ..] => alone(Command::Plan),
         ["status", ..] => alone(Command::Status),
+        ["top", ..] => alone(Command::Top(SortBy::default())),
         ["doctor", ..] => alone(Command::Doctor),
+        ["backup", dir] => Ok(Some(Command::Backup(path(dir)?, options))),
+        ["restore", dir] => Ok(Some(Command::Restore(path(dir)?, options))),
+        [word @ ("backup" | "restore"), ..] => Err(BadConfig(format!("{word} takes one directory, see {word} --help"))),
+        ["images", ..] => alone(Command::Images),
+        ["update", ..] => alone(Command::Update(UpdateWish::default())),
         [word, ..] => Err(BadConfig(format!("{word:?} is no option and no command: see --help"))),
     }
 }
 
-/// The values that are given, and the defaults where none is.
-struct Settings<'a> {
-    given: BTreeMap<&'static str, Given>,
-    host: &'a HostDefaults,
-}
-
-impl Settings<'_> {
-    /// An empty value is none.
-    fn named(&self, key: &str) -> Option<&str> {
-        self.given.get(key).map(|given| given.value.as_str()).filter(|value| !value.is_empty())
-    }
-
-    fn text(&self, key: &str) -> &str {
-        self.named(key).or_else(|| OPTIONS.row(key)?.fact("default")).unwrap_or_default()
-    }
-
-    fn bad(&self, key: &str, why: &str) -> BadConfig {
-        let at = self.given.get(key).map_or_else(|| format!("the default of {key}"), |given| given.at.clone());
-        BadConfig(format!("{at}: {why}"))
-    }
-
-    fn value<T>(&self, key: &str, parse: fn(&str) -> Result<T, String>) -> Result<T, BadConfig> {
-        parse(self.text(key)).map_err(|why| self.bad(key, &why))
-    }
-
-    fn optional<T>(&self, key: &str, parse: fn(&str) -> Result<T, String>) -> Result<Option<T>, BadConfig> {
-        if self.text(key).is_empty() { Ok(None) } else { self.value(key, parse).map(Some) }
-    }
-
-    fn config(&self) -> Result<Config, BadConfig> {
-        let docker_host =
-            self.named("docker-host").or(self.host.docker_host.as_deref().filter(|host| !host.is_empty()));
-        let docker_host = values::engine(docker_host.unwrap_or(self.text("docker-host")))
-            .map_err(|why| self.bad("docker-host", &why))?;
-        let (node_name, socket) = self.node_name()?;
-        Ok(Config {
-            docker_host,
-            node_name,
-            node_ip: self.optional("node-ip", values::node_ip)?,
-            listen: self.value("listen", values::listen)?,
-            master: self.master()?,
-            manifest_url: self.page()?,
-            eviction_hard: self.value("eviction-hard", thresholds::parse)?,
-            cluster_dns: self.optional("cluster-dns", values::address)?,
-            manifest_dir: self.value("manifest-dir", values::folder)?,
-            data_dir: self.value("data-dir", values::folder)?,
-            socket: Path::new(&self.value("socket-dir", values::folder)?).join(socket),
-            pod_cidr: self.value("pod-cidr", values::pod_cidr)?,
-            pod_network: self.value("pod-network", values::pod_network)?,
-            external_ips: self.value("external-ips", values::networks)?,
-            cluster_domain: self.optional("cluster-domain", values::domain)?,
-            secrets_on_disk: self.value("secrets-on-disk", values::is_yes)?,
-            run_dir: RUN_DIR.to_owned(),
-            unsafe_sysctls: self.value("allowed-unsafe-sysctls", values::sysctls)?,
-            devices: self.value("devices", values::devices)?,
-            pids_max: self.value("pod-pids-limit", values::pids_max)?,
-            net_raw: self.value("net-raw", values::is_yes)?,
-            images: self.images()?,
-            serial_pulls: self.value("serialize-image-pulls", values::is_yes)?,
-        })
-    }
-
-    /// The node's name, and the name of the agent's socket.
-    fn node_name(&self) -> Result<(String, String), BadConfig> {
-        let name = self.named("node-name").map_or_else(|| self.host.name.to_lowercase(), str::to_owned);
-        if !values::is_node_name(&name) {
-            let why = format!("{name:?} is not a name of lower-case letters, digits, '-' and '.'");
-            return Err(self.bad("node-name", &why));
-        }
-        match agent_socket(&name) {
-            Some(socket) => Ok((name, socket)),
-            None => Err(self.bad("node-name", &format!("{name:?} is too long for the name of a socket"))),
-        }
-    }
-
-    /// Whoever answers in the master's place says which containers this host runs.
-    fn master(&self) -> Result<Option<Target>, BadConfig> {
-        let master: Option<Target> = self.optional("master", values::parse)?;
-        if let Some(far) = master.as_ref().filter(|master| !master.is_safe()) {
-            let why = format!(
-                "{far} is another host, and without TLS anybody on the way could answer for it: use unix:///PATH, or \
-                 http:// with a loopback address"
-            );
-            return Err(self.bad("master", &why));
-        }
-        Ok(master)
-    }
-
-    fn page(&self) -> Result<Option<Page>, BadConfig> {
-        let Some(address) = self.optional::<PageAddress>("manifest-url", values::parse)? else { return Ok(None) };
-        let path = self.value("manifest-ca", values::folder)?;
-        let authorities = || fs::read(&path).map_err(|error| format!("manifest-ca: {path}: {error}"));
-        let since_1970 = || Duration::from_millis(u64::try_from(wall_ms()).unwrap_or_default());
-        let page = address.page(authorities, Arc::new(since_1970));
-        page.map(Some).map_err(|why| self.bad("manifest-url", &why))
-    }
-
-    fn images(&self) -> Result<images::ImageSettings, BadConfig> {
-        let high = self.value("image-gc-high-threshold", values::percent)?;
-        let low = self.value("image-gc-low-threshold", values::percent)?;
-        if low > high {
-            return Err(self.bad("image-gc-low-threshold", "it is above image-gc-high-threshold"));
-        }
-        Ok(images::ImageSettings { folders: self.value("images-dir", values::folders)?, high, low })
+fn sorted(text: &str) -> Result<SortBy, BadConfig> {
+    match text {
+        "cpu" => Ok(SortBy::Cpu),
+        "memory" => Ok(SortBy::Memory),
+        other => Err(BadConfig(format!("--sort-by {other:?}: it is cpu or memory"))),
     }
 }
 
@@ -321,7 +338,7 @@ mod tests {
     use super::*;
 
     fn host() -> HostDefaults {
-        HostDefaults { name: "Box".into(), docker_host: None }
+        HostDefaults { name: "Box".into(), docker_host: None, called: Called::Agent }
     }
 
     fn run(arguments: &[&str]) -> Result<Config, String> {
@@ -359,7 +376,7 @@ mod tests {
         refused(&["--pod-network", "docker"], "neither engine nor own");
         assert_eq!((config.listen.to_string().as_str(), config.master), ("127.0.0.1:10250", None));
         assert_eq!(config.socket, Path::new("/run/coracle/agent/box.sock"));
-        assert_eq!(config.eviction_hard.len(), thresholds::SIGNALS.len());
+        assert_eq!(config.eviction_hard.len(), crate::facts::thresholds::SIGNALS.len());
         assert_eq!((config.pids_max, run(&["--pod-pids-limit", "1024"]).unwrap().pids_max), (None, Some(1024)));
         assert_eq!(
             (config.node_ip, run(&["--node-ip", "192.168.1.7"]).unwrap().node_ip),
@@ -368,6 +385,8 @@ mod tests {
         let networks = run(&["--external-ips", "192.168.1.240/28, 203.0.113.7/32"]).unwrap().external_ips;
         let shown: Vec<String> = networks.iter().map(ToString::to_string).collect();
         assert_eq!((shown.join(" ").as_str(), config.external_ips.len()), ("192.168.1.240/28 203.0.113.7/32", 0));
+        let lenient = run(&["--allow-unknown-fields=yes"]).unwrap().allow_unknown_fields;
+        assert_eq!((config.allow_unknown_fields, lenient), (false, true));
         assert_eq!((config.net_raw, run(&["--net-raw=no"]).unwrap().net_raw), (true, false));
         let devices = |resource: &str, count, paths: &[&str]| {
             let paths = paths.iter().map(|path| (*path).to_owned()).collect();
@@ -400,11 +419,54 @@ mod tests {
         check("status -o json", Command::Status, OutputFormat::Json);
         check("-ojson plan", Command::Plan, OutputFormat::Json);
         check("doctor -o=text", Command::Doctor, OutputFormat::Text);
+        check("top --sort-by memory", Command::Top(SortBy::Memory), OutputFormat::Text);
+        check("top --sort-by=cpu -ojson", Command::Top(SortBy::Cpu), OutputFormat::Json);
         let help = read(&["plan".to_owned(), "--help".to_owned()], &host()).unwrap();
         assert!(
             matches!(help, Invocation::Help(ref text) if text.starts_with("usage: coracle-agent plan")),
             "{help:?}"
         );
+    }
+
+    #[test]
+    fn under_the_other_name() {
+        let coracle = |line: &str| {
+            let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let host = HostDefaults { called: Called::Coracle, ..host() };
+            read(&arguments, &host).map_err(|error| error.to_string())
+        };
+        let helps = |line: &str, begin: &str| {
+            let told = coracle(line);
+            assert!(matches!(told, Ok(Invocation::Help(ref text)) if text.starts_with(begin)), "{line}: {told:?}");
+        };
+        helps("", "coracle: the pods of this host");
+        helps("--help", "coracle: the pods of this host");
+        helps("top --help", "usage: coracle top");
+        helps("logs --help", "usage: coracle logs");
+        assert_eq!(coracle("--version"), Ok(Invocation::Version));
+        assert_eq!(coracle("--node-name x"), Err("a command is missing: see --help".to_owned()));
+        assert!(matches!(coracle("status -o wide"), Ok(Invocation::Do(Command::Whole, OutputFormat::Wide, _))));
+        assert!(matches!(coracle("doctor"), Ok(Invocation::Do(Command::Doctor, ..))));
+        let Ok(Invocation::Inside(deed, sockets)) = coracle("logs --socket-dir /s --master unix:///m.sock shop/web")
+        else {
+            panic!("logs is for the running programs")
+        };
+        assert_eq!(deed.named.to_string(), "pod shop/web");
+        assert_eq!(sockets, Sockets { agent: "/s/box.sock".into(), master: "/m.sock".into() });
+    }
+
+    #[test]
+    fn where_the_master_answers() {
+        for (text, expected) in [
+            ("", "/run/coracle/master/api.sock"),
+            ("#admin-socket = /x\n", "/run/coracle/master/api.sock"),
+            ("a = b\n  admin-socket = /y/api.sock \n", "/y/api.sock"),
+            ("admin-socket=/z", "/z"),
+            ("admin-socket =\n", "/run/coracle/master/api.sock"),
+            ("admin-socket-x = /w", "/run/coracle/master/api.sock"),
+        ] {
+            assert_eq!(master_socket(text), Path::new(expected), "{text}");
+        }
     }
 
     #[test]
@@ -425,6 +487,9 @@ mod tests {
         refused(&["plan", "now"], "now");
         refused(&["status", "-o", "yaml"], "yaml");
         refused(&["-o", "json"], "-o is for a command");
+        refused(&["plan", "--sort-by", "cpu"], "--sort-by is for top");
+        refused(&["--sort-by", "cpu"], "--sort-by is for top");
+        refused(&["top", "--sort-by", "name"], "cpu or memory");
         refused(&["--listen"], "needs a value");
         refused(&["--listen", "0.0.0.0:10250"], "loopback");
         refused(&["--listen", "10250"], "ADDR:PORT");

@@ -7,6 +7,7 @@
 //!
 //! `parts` is the only place where the parts meet.
 
+pub mod backup;
 pub mod command;
 pub mod config;
 pub mod desired;
@@ -27,6 +28,7 @@ pub mod spec;
 pub mod status;
 pub mod streams;
 pub mod telling;
+pub mod updates;
 pub mod usage;
 
 use std::fmt;
@@ -79,6 +81,7 @@ impl std::error::Error for RunError {}
 pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
     take_data_directory(&config.data_dir)?;
     let doors = listen(&config)?;
+    tokio::task::spawn_local(runtime::docker::record_disks(config.data_dir.clone()));
     let pods = pod_cidr::given(Some(config.pod_cidr));
     let docker = Arc::new(Docker::new(engine(&config, pods.clone(), false)));
     // The agent does not start if another agent holds the engine; an absent engine is waited for later.
@@ -94,7 +97,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let ended = tokio::select! {
         () = shutdown => Ok(()),
         error = docker.refused() => Err(RunError::Engine(error)),
-        () = notify::tell(parts.shown.clone()) => Ok(()),
+        () = notify::tell(parts.problems.clone()) => Ok(()),
     };
     if ended.is_ok() {
         // First: pods that end for good need not be known, and the host may not wait.

@@ -1,14 +1,16 @@
 //! Arguments, log, signals, exit code; everything else is in the library.
 
 use std::io::Write;
-use std::path::Path;
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use coracle_agent::config::{self, Config, Invocation};
 use coracle_agent::host::disks::THREADS_MAX;
 use coracle_agent::host::machine;
+use coracle_agent::inside::Sockets;
 use coracle_agent::inside::deed::Deed;
+use coracle_agent::usage::Called;
 use coracle_agent::{command, inside, run};
 use coracle_http::network::HANDLER_STACK_BYTES;
 use coracle_program::resident;
@@ -19,31 +21,45 @@ const BLOCKING_THREADS_MAX: usize = 12 + THREADS_MAX;
 
 #[expect(clippy::print_stdout, reason = "--help and --version are asked for on standard output")]
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let host = config::HostDefaults { name: machine::name(), docker_host: std::env::var("DOCKER_HOST").ok() };
+    let mut arguments = std::env::args();
+    let called = Called::of(&arguments.next().unwrap_or_default());
+    let arguments: Vec<String> = arguments.collect();
+    if arguments.first().is_some_and(|word| word == "apply") {
+        return of_master(&arguments);
+    }
+    let docker_host = std::env::var("DOCKER_HOST").ok();
+    let host = config::HostDefaults { name: machine::name(), docker_host, called };
+    let name = called.name();
     match config::read(&arguments, &host) {
         Ok(Invocation::Help(text)) => {
             print!("{text}");
             ExitCode::SUCCESS
         }
         Ok(Invocation::Version) => {
-            println!("coracle-agent {}", env!("CARGO_PKG_VERSION"));
+            println!("{name} {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
         Ok(Invocation::Do(command, form, config)) => {
             start_log(log::LevelFilter::Off);
-            command::run(&command, form, &config)
+            command::run(name, &command, form, &config)
         }
         Ok(Invocation::Run(config)) => {
             resident::settle();
             start(*config)
         }
-        Ok(Invocation::Inside(deed, socket)) => ask(&deed, &socket),
+        Ok(Invocation::Inside(deed, sockets)) => ask(name, &deed, &sockets),
         Err(error) => {
-            eprintln!("coracle-agent: {error}");
+            eprintln!("{name}: {error}");
             ExitCode::from(2)
         }
     }
+}
+
+/// A command of the master's program, which this process becomes.
+fn of_master(arguments: &[String]) -> ExitCode {
+    let error = std::process::Command::new("coracle-master").args(arguments).exec();
+    eprintln!("coracle-agent: {} is a command of coracle-master, which does not start: {error}", arguments[0]);
+    ExitCode::from(3)
 }
 
 fn start(config: Config) -> ExitCode {
@@ -73,16 +89,16 @@ fn start(config: Config) -> ExitCode {
     }
 }
 
-/// Asks the running agent. Does not wait for input that is still being typed when the answer is complete.
-fn ask(deed: &Deed, socket: &Path) -> ExitCode {
+/// Asks the running programs. Does not wait for input that is still being typed when the answer is complete.
+fn ask(name: &str, deed: &Deed, sockets: &Sockets) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("coracle-agent: start the runtime: {error}");
+            eprintln!("{name}: start the runtime: {error}");
             return ExitCode::FAILURE;
         }
     };
-    runtime.block_on(inside::run(deed, socket))
+    runtime.block_on(inside::run(name, deed, sockets))
 }
 
 /// SIGTERM or SIGINT.

@@ -49,8 +49,9 @@ fn status_of(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: No
     let may_run = sandbox.is_some() || world.busy.contains(&wanted.name.uid);
     // A deleted or dismissed pod is over when its containers are, whatever their states.
     let ends = deleting || waits.dismissed.is_some();
-    let initialized = order::is_initialized(wanted, &runs);
-    let renewal = renewal::of(wanted, &runs);
+    let restart = world.restart(&wanted.name.uid);
+    let initialized = order::is_initialized(wanted, &runs, restart);
+    let renewal = renewal::of(wanted, &runs, restart.round);
     let case = StatusCase { wanted, world, waits, was, told: for_good, initialized, renewal };
     let (init, containers) = member_statuses(&case, &runs, ends && !may_run);
     let (told, ended) = ends_of(&case, told, &init, &containers);

@@ -9,6 +9,7 @@
 //!
 //! Root touches no directory of another's: it becomes its owner first. What root alone may open is opened before.
 
+mod apply;
 mod encryption;
 mod keys;
 mod reach;
@@ -19,7 +20,8 @@ use crate::cluster_keys::files::KeyFolder;
 use crate::config::{Config, Deed};
 use crate::encryption::load;
 use crate::owner;
-use crate::page::{ADOPTION, BACKUP, FLUSH};
+use crate::page::{ADOPTION, BACKUP, FLUSH, PROBLEMS};
+use crate::problems::Summary;
 use crate::state;
 use crate::store::{self, Backup, Findings, LeftOut};
 use crate::store_rules::{sealing_by, with_rules};
@@ -34,6 +36,8 @@ use std::process::ExitCode;
 /// Bytes of a page: the figures, or all nodes.
 const PAGE_BYTES_MAX: u64 = 16 << 20;
 
+/// The exit code of `status` where no master answers.
+const UNREACHABLE: u8 = 3;
 /// Done, but for what is named. 2 is the command line's.
 const INCOMPLETE: u8 = 3;
 
@@ -48,6 +52,7 @@ pub fn run(deed: &Deed, config: &Config) -> ExitCode {
         Deed::Restore(file) => restore(config, file),
         Deed::Encryption(deed) => encryption::run(config, deed),
         Deed::Status(form) => status(config, *form),
+        Deed::Apply(deed) => apply::run(config, *deed),
         Deed::Adopt { take } => adopt(config, *take),
         Deed::Credentials(deed) => keys::run(config, deed),
         Deed::Kubectl(arguments) => keys::kubectl(config, arguments),
@@ -152,14 +157,17 @@ fn flush(config: &Config) -> Result<Outcome, String> {
 }
 
 fn status(config: &Config, form: OutputFormat) -> Result<Outcome, String> {
-    let page = |path: &str| page(config, "GET", path);
-    let metrics = page("/metrics")?;
-    let nodes = page("/api/v1/nodes").and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
-    let unadopted = page(ADOPTION).map(|text| state::unadopted(&text));
-    let dir = config.data_dir.display().to_string();
-    let report = state::report(&dir, &metrics, page("/readyz?verbose"), nodes).with(unadopted);
+    let asked = page(config, "GET", "/metrics").and_then(|metrics| Ok((metrics, page(config, "GET", PROBLEMS)?)));
+    // Nobody knows how a master is that does not answer.
+    let (metrics, problems) = match asked {
+        Ok(pages) => pages,
+        Err(why) => return Ok(Outcome { text: format!("coracle-master: {why}"), code: UNREACHABLE }),
+    };
+    let summary: Summary =
+        serde_json::from_str(&problems).map_err(|error| format!("the master's answer on its problems: {error}"))?;
+    let report = state::report(&config.data_dir.display().to_string(), &metrics, &summary, form);
     let text = match form {
-        OutputFormat::Text => report.lines.join("\n"),
+        OutputFormat::Text | OutputFormat::Wide => report.lines.join("\n"),
         OutputFormat::Json => format!("{:#}", report.document),
     };
     // What was asked for, also where it is not well.
@@ -182,7 +190,9 @@ fn page(config: &Config, method: &str, path: &str) -> Result<String, String> {
 }
 
 fn adopt(config: &Config, take: bool) -> Result<Outcome, String> {
-    let lines = state::unadopted(&page(config, "GET", ADOPTION)?);
+    let list = serde_json::from_str(&page(config, "GET", ADOPTION)?)
+        .map_err(|error| format!("the master's answer on bindings: {error}"))?;
+    let lines = state::unadopted(&list);
     if lines.is_empty() {
         return Ok(Outcome::good("all bindings and roles count: none is left from before access rules did".to_owned()));
     }

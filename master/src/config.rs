@@ -56,6 +56,8 @@ pub struct Config {
     pub authentication_config: Option<PathBuf>,
     /// What is recorded of requests, and where.
     pub audit: AuditOptions,
+    /// The directory of manifests that are applied. None: there is none.
+    pub apply_dir: Option<PathBuf>,
     /// No service takes an external address that it does not have.
     pub deny_service_external_ips: bool,
     /// Whether pods are placed, replicated and guarded. Without a flag: an API server alone is for tests.
@@ -93,6 +95,7 @@ impl Default for Config {
             encryption_key: None,
             authentication_config: None,
             audit: AuditOptions::default(),
+            apply_dir: None,
             deny_service_external_ips: false,
             workloads: true,
         }
@@ -119,6 +122,7 @@ pub enum Deed {
     Restore(PathBuf),
     Encryption(EncryptionDeed),
     Status(OutputFormat),
+    Apply(ApplyDeed),
     /// Shows the bindings from before access rules counted, and takes them.
     Adopt {
         take: bool,
@@ -126,6 +130,19 @@ pub enum Deed {
     Credentials(Credentials),
     /// With these arguments.
     Kubectl(Vec<String>),
+}
+
+/// Something done about what is applied from `apply-dir`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApplyDeed {
+    /// Says what was applied, what is wrong, and what waits.
+    Show,
+    /// Removes what waits for it.
+    Confirm,
+    /// Applies everything again.
+    Again,
+    /// Marks the directory as that of the inventory. `anyway`: also where files of it are missing.
+    Mark { anyway: bool },
 }
 
 /// Something done to the keys that seal Secrets on the disk.
@@ -166,6 +183,11 @@ pub fn parse(
             Some("--version") => return Ok(Invocation::Version),
             _ if argument == "-o" => line.format = Some(OutputFormat::parse(&arguments.next().unwrap_or_default())?),
             Some("--yes") if line.words.first().is_some_and(|word| word == "rbac") => line.words.push(argument),
+            Some("--confirm" | "--again" | "--mark" | "--yes")
+                if line.words.first().is_some_and(|word| word == "apply") =>
+            {
+                line.words.push(argument)
+            }
             Some("--keep-old") if line.words.first().is_some_and(|word| word == "encryption") => {
                 line.words.push(argument)
             }
@@ -236,6 +258,7 @@ fn deed(words: &[String], flags: &[(String, String)]) -> Result<Option<Deed>, St
             ));
         }
         ["encryption", rest @ ..] => Deed::Encryption(encryption(rest)?),
+        ["apply", rest @ ..] => Deed::Apply(applied(rest)?),
         ["rbac", "adopt"] => Deed::Adopt { take: false },
         ["rbac", "adopt", "--yes"] => Deed::Adopt { take: true },
         ["rbac", ..] => return Err("rbac takes adopt, and --yes behind it, see rbac --help".to_owned()),
@@ -247,6 +270,17 @@ fn deed(words: &[String], flags: &[(String, String)]) -> Result<Option<Deed>, St
         ["backup" | "restore", ..] => return Err(format!("{} takes one file, see {} --help", words[0], words[0])),
         [word, ..] => return Err(format!("unexpected argument {word:?}: flags begin with --, see --help")),
     }))
+}
+
+fn applied(words: &[&str]) -> Result<ApplyDeed, String> {
+    match words {
+        [] => Ok(ApplyDeed::Show),
+        ["--confirm"] => Ok(ApplyDeed::Confirm),
+        ["--again"] => Ok(ApplyDeed::Again),
+        ["--mark"] => Ok(ApplyDeed::Mark { anyway: false }),
+        ["--mark", "--yes"] => Ok(ApplyDeed::Mark { anyway: true }),
+        _ => Err("apply takes one of --confirm, --again and --mark [--yes], see apply --help".to_owned()),
+    }
 }
 
 fn encryption(words: &[&str]) -> Result<EncryptionDeed, String> {
@@ -299,6 +333,8 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), String> {
         "authentication-config" => config.authentication_config = Some(path(value)?),
         "audit" => config.audit.level = audit_level(value)?,
         "audit-file" => config.audit.file = Some(path(value)?),
+        "apply-dir" if value.is_empty() => config.apply_dir = None,
+        "apply-dir" => config.apply_dir = Some(path(value)?),
         "deny-service-external-ips" => config.deny_service_external_ips = yes(value)?,
         _ => return Err("unknown key".to_owned()),
     }
@@ -458,7 +494,7 @@ mod tests {
         check("encryption rotate now", Err("one of new-key"));
         check("rotate --keep-old", Err("unknown flag --keep-old"));
         check("status now", Err("status takes flags alone"));
-        check("status -o yaml", Err("json or text"));
+        check("status -o yaml", Err("json, text or wide"));
         check("-o json", Err("-o is for status"));
         check("serve", Err("unexpected argument \"serve\""));
         check("--data-dir", Err("--data-dir needs a value"));

@@ -167,7 +167,7 @@ fn secure(
 ) -> Result<Option<SecurePort>, String> {
     let Some(address) = parts.config.secure_listen else { return Ok(None) };
     let Some(keys) = parts.keys.clone() else {
-        parts.state.note(address, Some(format!("--secure-listen {address}: the keys of the cluster cannot be used")));
+        parts.state.note(Some(format!("--secure-listen {address}: the keys of the cluster cannot be used")));
         return Ok(None);
     };
     let theirs = keys.clone();

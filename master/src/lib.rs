@@ -7,6 +7,7 @@
 pub mod admit;
 mod adoption;
 pub mod agents;
+pub mod applied;
 pub mod audit;
 pub mod authenticate;
 pub mod authorize;
@@ -17,12 +18,14 @@ pub mod commit;
 pub mod config;
 pub mod control;
 pub mod credentials;
+mod desk;
 mod doors;
 pub mod encryption;
 pub mod fault;
 pub mod figures;
 pub mod flow;
 pub mod form;
+mod gauges;
 mod in_progress;
 pub mod making;
 pub mod memory;
@@ -31,21 +34,23 @@ mod own_peers;
 pub mod owner;
 pub mod page;
 pub mod prepare;
+pub mod problems;
 pub mod query;
 pub mod render;
 pub mod secure_port;
 pub mod serve;
 pub mod state;
+mod status_line;
 pub mod store;
 mod store_rules;
 pub mod through;
 pub mod upkeep;
 pub mod usage;
-mod zones;
 
 use crate::admit::AdmissionOptions;
 use crate::adoption::Adoption;
 use crate::agents::Agents;
+use crate::applied::{Applied, Prepared};
 use crate::audit::Audit;
 use crate::authenticate::Authenticator;
 use crate::authenticate::outside::Outside;
@@ -56,17 +61,19 @@ use crate::cluster_keys::{ClusterKeys, KeyOptions};
 use crate::commit::Registry;
 use crate::config::Config;
 use crate::control::{Control, Gate, Own, Permission, Wakes};
+use crate::desk::{Desk, DeskParts};
 use crate::doors::{DoorParts, Doors};
 use crate::making::Maker;
 use crate::secure_port::SecureState;
 use crate::serve::Serve;
+use crate::status_line::StatusLine;
 use crate::store::{FlatStore, SharedKeys, Store};
 use crate::upkeep::Upkeep;
 use coracle_api::kinds::{Kind, KindConflict, Kinds};
 use coracle_api::meta::Resource;
 use coracle_api::strategy::namespace::SYSTEM;
 use coracle_http::network;
-use coracle_http::{Limits, LocalLimits, local, system};
+use coracle_http::{Limits, LocalLimits, Request, local, system};
 use coracle_program::notify::notify;
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
@@ -78,9 +85,13 @@ pub struct Master {
     store: FlatStore,
     registry: Arc<Registry>,
     control: Control,
+    /// None: there is no `apply-dir`.
+    applied: Option<Applied>,
     doors: Doors,
     keys: Option<Arc<ClusterKeys>>,
     audit: Arc<Audit>,
+    /// None: no thread for it could be started.
+    line: Option<StatusLine>,
 }
 
 /// Serves until `shutdown` returns.
@@ -94,7 +105,8 @@ pub fn run(config: &Config, shutdown: impl FnOnce()) -> ExitCode {
         }
     };
     log::info!("ready after {} ms", begun.elapsed().as_millis());
-    notify("READY=1\nSTATUS=serving");
+    // The line of the state follows from the thread of `status_line`.
+    notify("READY=1");
     shutdown();
     notify("STOPPING=1\nSTATUS=stopping");
     master.stop();
@@ -109,6 +121,8 @@ struct Core {
     sealing: SharedKeys,
     /// None: the keys cannot be used.
     keys: Option<Arc<ClusterKeys>>,
+    /// Why they cannot be used.
+    keyless: String,
 }
 
 /// Everything that can fail is tried in an order that leaves nothing behind; the error is one line.
@@ -122,7 +136,7 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let socket = config.admin_socket.display();
     // Before a directory is touched: a second master by mistake makes no second store.
     local::prepare(&config.admin_socket).map_err(|error| format!("--admin-socket {socket}: {error}"))?;
-    let Core { store, registry, adoption, sealing, keys } = core(config)?;
+    let Core { store, registry, adoption, sealing, keys, keyless } = core(config)?;
     let shared: Arc<dyn Store> = Arc::new(store.clone());
     // What keeps a store from being written to is said already.
     let is_writable = store.frozen().is_none();
@@ -146,39 +160,72 @@ pub fn start(config: &Config) -> Result<Master, String> {
     gate.tell_files("EditedFile", &edits, control::now(Instant::now()));
     let (wakes, inbox) = control::wakes();
     follow(&wakes, (&registry, &adoption, &authenticator), keys.as_ref());
+    let prepared = prepare_apply(config, &registry, is_writable)?;
     let names = config.clone();
-    let upkeep = Upkeep::new(store.clone(), adoption.clone(), &config.data_dir)
+    let state = Arc::<SecureState>::default();
+    let parts = DeskParts::of(&adoption, &authenticator, &state, keys.clone().ok_or(keyless));
+    let desk = Arc::new(Desk::new(shared.clone(), &config.data_dir, parts));
+    if let Some(told) = prepared.as_ref().map(|prepared| prepared.told.clone()) {
+        desk.hear(Box::new(move || told.problems()));
+    }
+    let upkeep = Upkeep::new(store.clone(), (adoption.clone(), desk.clone()), &config.data_dir)
         .holding(keys.clone(), Box::new(move || server_names(&names)))
-        .sealing(config.encryption_key.clone(), sealing);
+        .sealing(config.encryption_key.clone(), sealing)
+        .applying(prepared.as_ref().map(|prepared| prepared.told.clone()));
     let audit = Audit::start(config.audit.clone());
     let audit = Arc::new(audit.map_err(|error| format!("start the thread of the audit log: {error}"))?);
-    let (state, hearing) = (Arc::<SecureState>::default(), wakes.clone());
+    let hearing = wakes.clone();
     let serve = Serve::new(registry.clone(), keys.clone())
         .asked_by(authenticator.clone())
         .asking(agents.clone())
         .kept_by(upkeep)
+        .telling(desk.clone())
         .secured_by(state.clone())
         .recorded_by(audit.clone())
         .heard_by(Box::new(move |key| hearing.hear(key)))
         .giving_back_what_a_start_took();
     let (theirs, serve) = (keys.clone(), Arc::new(serve));
+    let (serving, gives_back) = (serve.clone(), status_line::giving_back(&serve));
     let doors = Doors::open(DoorParts { config, plain: listener, serve, authenticator, keys: theirs, agents, state })?;
     if is_writable && !adoption.is_first {
         furnish(&registry, &adoption);
     }
     // Last: they keep a processor busy for a while, and nobody who asks waits for them.
-    let control = match Control::start(shared, gate, (wakes, inbox)) {
-        Ok(control) => control,
-        Err(error) => {
+    let control = Control::start(shared.clone(), gate, (wakes, inbox));
+    let control = control.map_err(|error| format!("start the controllers: {error}"));
+    let begun = control.and_then(|control| Ok((control, apply(config, &registry, serving, prepared)?)));
+    let (control, applied) = match begun {
+        Ok(begun) => begun,
+        Err(why) => {
             doors.stop();
-            return Err(format!("start the controllers: {error}"));
+            return Err(why);
         }
     };
     log::info!(
         "serving on {socket}{}",
         doors.plain_address().map(|address| format!(" and http://{address}")).unwrap_or_default()
     );
-    Ok(Master { store, registry, control, doors, keys, audit })
+    let line = StatusLine::start(&*shared, desk, vec![gives_back]);
+    Ok(Master { store, registry, control, applied, doors, keys, audit, line })
+}
+
+/// What is told of `apply-dir`, where there is one and the store takes writes.
+fn prepare_apply(config: &Config, registry: &Registry, is_writable: bool) -> Result<Option<Prepared>, String> {
+    let prepared = (config.apply_dir.is_some() && is_writable).then(|| applied::prepare(registry)).transpose();
+    prepared.map_err(|error| format!("apply-dir: {error}"))
+}
+
+/// Starts the thread of `apply-dir`. The thread reads the directory: no client waits for that.
+fn apply(
+    config: &Config,
+    registry: &Arc<Registry>,
+    serve: Arc<Serve>,
+    prepared: Option<Prepared>,
+) -> Result<Option<Applied>, String> {
+    let Some((prepared, directory)) = prepared.zip(config.apply_dir.as_deref()) else { return Ok(None) };
+    let serving = Box::new(move |request: &Request| serve.answer(request));
+    let started = Applied::start(directory, registry.clone(), serving, prepared);
+    started.map(Some).map_err(|error| format!("start the thread of apply-dir: {error}"))
 }
 
 /// Opens the store, and what decides about its objects.
@@ -201,14 +248,16 @@ fn core(config: &Config) -> Result<Core, String> {
     let registry =
         Registry::new(kinds, shared.clone(), maker).authorized_by(authorizer(&shared, rbac)).admitting(options);
     // What is damaged or has no room is no reason to serve nothing: tokens are refused, and the next start tries again.
-    let keys = ClusterKeys::open(&registry, KeyOptions { sealing: sealing.clone(), ..keys_of(config) })
-        .inspect_err(|why| log::error!("{why}"))
-        .ok()
-        .map(Arc::new);
+    let opened = ClusterKeys::open(&registry, KeyOptions { sealing: sealing.clone(), ..keys_of(config) })
+        .inspect_err(|why| log::error!("{why}"));
+    let (keys, keyless) = match opened {
+        Ok(keys) => (Some(Arc::new(keys)), String::new()),
+        Err(why) => (None, why),
+    };
     if let Some(keys) = &keys {
         registry.trust(keys.trust());
     }
-    Ok(Core { store, registry: Arc::new(registry), adoption, sealing, keys })
+    Ok(Core { store, registry: Arc::new(registry), adoption, sealing, keys, keyless })
 }
 
 /// The controllers hear of changed kinds, adopted roles and keys.
@@ -355,7 +404,9 @@ impl Master {
 
     /// Requests in flight are answered, watches end, the audit log has its last lines, and the store is closed.
     pub fn stop(self) {
+        drop(self.line);
         self.doors.stop();
+        drop(self.applied);
         drop(self.control);
         self.audit.flush();
         self.keys.iter().for_each(|keys| keys.stopped());

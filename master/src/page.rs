@@ -14,8 +14,15 @@ pub const RESEAL: &str = "/coracle/store/reseal";
 /// The paths of a look at the files of the keys, which a command has changed, and of new certificates of this host.
 pub const KEYS: &str = "/coracle/keys/look";
 pub const RENEW_KEYS: &str = "/coracle/keys/renew";
+/// The path of what was applied from `apply-dir`, of a confirmation that what waits is removed, and of the request to
+/// apply everything again.
+pub const APPLIED: &str = "/coracle/apply";
+pub const APPLY_CONFIRM: &str = "/coracle/apply/confirm";
+pub const APPLY_AGAIN: &str = "/coracle/apply/again";
 /// The path of the bindings that do not count, and of the request that they shall.
 pub const ADOPTION: &str = "/coracle/rbac/adoption";
+/// The path of the problems of this cluster. It changes nothing, and whoever asks need not know the data directory.
+pub const PROBLEMS: &str = "/coracle/problems";
 
 /// A request of the command line to a running master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +34,10 @@ pub enum Task {
     Adopt,
     LookAtKeys,
     RenewKeys,
+    Applied,
+    ApplyConfirm,
+    ApplyAgain,
+    Problems,
 }
 
 impl Task {
@@ -39,6 +50,10 @@ impl Task {
             ("POST", ADOPTION) => Some(Task::Adopt),
             ("POST", KEYS) => Some(Task::LookAtKeys),
             ("POST", RENEW_KEYS) => Some(Task::RenewKeys),
+            ("GET", APPLIED) => Some(Task::Applied),
+            ("POST", APPLY_CONFIRM) => Some(Task::ApplyConfirm),
+            ("POST", APPLY_AGAIN) => Some(Task::ApplyAgain),
+            ("GET", PROBLEMS) => Some(Task::Problems),
             _ => None,
         }
     }
@@ -51,6 +66,8 @@ pub enum ServerDocument {
     Root,
     Health(HealthQuestion),
     Metrics,
+    /// `/metrics/state`: gauges of the objects.
+    Gauges,
     Version,
     /// `/api`: the versions of the core group.
     Versions,
@@ -96,6 +113,7 @@ impl ServerDocument {
             ServerDocument::Root
             | ServerDocument::Health(_)
             | ServerDocument::Metrics
+            | ServerDocument::Gauges
             | ServerDocument::Groups
             | ServerDocument::Group { .. }
             | ServerDocument::Nothing => true,
@@ -127,6 +145,7 @@ pub fn of(kinds: &Kinds, path: &str, query: &str) -> Option<ServerDocument> {
         ("", None, _) => Some(ServerDocument::Root),
         ("version", None, _) => Some(ServerDocument::Version),
         ("metrics", None, _) => Some(ServerDocument::Metrics),
+        ("metrics", Some("state"), None) => Some(ServerDocument::Gauges),
         ("healthz" | "livez" | "readyz", check, None) => Some(ServerDocument::Health(health(first, check, query))),
         ("api", None, _) => Some(ServerDocument::Versions),
         ("api", Some("v1"), None) => Some(ServerDocument::Resources { group: String::new(), version: "v1".to_owned() }),
@@ -235,6 +254,10 @@ mod tests {
             ("/apis/nope.io", "", Some(ServerDocument::Nothing)),
             ("/apis/nope.io/v1/things", "", Some(ServerDocument::Nothing)),
             ("/nope", "", Some(ServerDocument::Nothing)),
+            ("/metrics", "", Some(ServerDocument::Metrics)),
+            ("/metrics/state", "", Some(ServerDocument::Gauges)),
+            ("/metrics/state/x", "", Some(ServerDocument::Nothing)),
+            ("/metrics/x", "", Some(ServerDocument::Nothing)),
             ("/.well-known/openid-configuration", "", Some(ServerDocument::Issuer)),
             ("/.well-known", "", Some(ServerDocument::Nothing)),
             ("/openid/v1/jwks", "", Some(ServerDocument::KeySet)),

@@ -52,15 +52,15 @@ impl SecureState {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says a trouble once in the log, and its end.
-    pub fn note(&self, address: SocketAddr, found: Option<String>) {
+    /// Says a trouble once in the log.
+    pub fn note(&self, found: Option<String>) {
         let mut known = self.lock();
         if *known == found {
             return;
         }
-        match &found {
-            Some(why) => log::error!("{why}"),
-            None => log::info!("serving on https://{address}"),
+        // `open` says in the log that a port is open.
+        if let Some(why) = &found {
+            log::error!("{why}");
         }
         *known = found;
     }
@@ -147,12 +147,12 @@ fn open(parts: &SecureParts) -> Option<(NetworkPlane, ShownKeys)> {
     });
     match opened {
         Ok((plane, keys)) => {
-            parts.state.note(plane.address, None);
+            parts.state.note(None);
             log::info!("serving on https://{}", plane.address);
             Some((plane, keys))
         }
         Err(why) => {
-            parts.state.note(parts.address, Some(format!("--secure-listen {}: {why}", parts.address)));
+            parts.state.note(Some(format!("--secure-listen {}: {why}", parts.address)));
             None
         }
     }

@@ -4,16 +4,18 @@
 //! request names the data directory: a master with a different directory does nothing.
 
 use crate::adoption::Adoption;
+use crate::applied::Told;
 use crate::cluster_keys::ClusterKeys;
 use crate::cluster_keys::files::KeyFolder;
 use crate::cluster_keys::names::ServerNames;
+use crate::desk::Desk;
 use crate::encryption;
 use crate::page::Task;
 use crate::store::{self, FlatStore, SharedKeys};
 use coracle_api::status::Status;
 use coracle_http::channel::channel;
 use coracle_http::{Answer, Body, HeaderValue, Request, StatusCode, Stream, header};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +29,7 @@ const PIECES_MAX: usize = 4;
 pub struct Upkeep {
     store: FlatStore,
     adoption: Arc<Adoption>,
+    desk: Arc<Desk>,
     data_dir: PathBuf,
     /// The identity of the opened directory: a folder that takes the name later is a different directory.
     query: String,
@@ -34,16 +37,18 @@ pub struct Upkeep {
     sealing: SharedKeys,
     /// None: the keys cannot be used.
     keys: Option<(Arc<ClusterKeys>, OwnNames)>,
+    /// None: there is no `apply-dir`.
+    applied: Option<Arc<Told>>,
 }
 
 /// The names of this host at this moment.
 pub type OwnNames = Box<dyn Fn() -> ServerNames + Send + Sync>;
 
 impl Upkeep {
-    pub fn new(store: FlatStore, adoption: Arc<Adoption>, data_dir: &Path) -> Upkeep {
+    pub fn new(store: FlatStore, (adoption, desk): (Arc<Adoption>, Arc<Desk>), data_dir: &Path) -> Upkeep {
         let (data_dir, query) = (data_dir.to_owned(), query(data_dir));
         let sealing = SharedKeys::default();
-        Upkeep { store, adoption, data_dir, query, key_file: None, sealing, keys: None }
+        Upkeep { store, adoption, desk, data_dir, query, key_file: None, sealing, keys: None, applied: None }
     }
 
     /// The file of encryption keys, and the keys as they were last read.
@@ -69,11 +74,19 @@ impl Upkeep {
         Upkeep { keys: keys.map(|keys| (keys, names)), ..self }
     }
 
+    /// What is told of `apply-dir`.
+    pub fn applying(self, applied: Option<Arc<Told>>) -> Upkeep {
+        Upkeep { applied, ..self }
+    }
+
     pub fn answer(&self, task: Task, request: &Request) -> Answer {
         // What takes its path while it is away is not written to, and whoever names it means this store.
         let now = query(&self.data_dir);
         let is_gone = now != self.query;
-        if request.target.query() != Some(&*self.query) && request.target.query() != Some(&*now) {
+        let asked = request.target.query();
+        // Whoever looks may name no directory.
+        let is_any = asked.is_none() && task == Task::Problems;
+        if !is_any && asked != Some(&*self.query) && asked != Some(&*now) {
             let why = format!("it serves {}", self.data_dir.display());
             return refusal(StatusCode::CONFLICT, &Status { code: 409, ..Status::bad_request(why) });
         }
@@ -83,6 +96,7 @@ impl Upkeep {
             Task::Flush => flush(&self.store),
             Task::Reseal => self.reseal(),
             Task::Unadopted => Ok(Answer::json(StatusCode::OK, Value::from(self.adoption.unadopted()).to_string())),
+            Task::Problems => Ok(Answer::json(StatusCode::OK, self.desk.page())),
             Task::Adopt => self.adoption.adopt().map(adopted),
             Task::LookAtKeys => {
                 let taken_up = self.keys().and_then(|(keys, _)| keys.take_up());
@@ -92,12 +106,27 @@ impl Upkeep {
                 let renewed = self.keys().and_then(|(keys, names)| keys.renew(&names()));
                 renewed.map(|()| done("the certificates of this host are new"))
             }
+            Task::Applied => Ok(match &self.applied {
+                Some(told) => Answer::json(StatusCode::OK, told.document().to_string()),
+                None => Answer::json(StatusCode::OK, "{}".to_owned()),
+            }),
+            Task::ApplyConfirm => {
+                self.applied().map(|told| Answer::json(StatusCode::OK, json!(told.confirm()).to_string()))
+            }
+            Task::ApplyAgain => self.applied().map(|told| {
+                told.again();
+                done("all files are applied again")
+            }),
         };
         let mut answer = done.unwrap_or_else(failed);
         if is_gone && let Ok(warning) = HeaderValue::from_str(&format!("299 - \"{GONE}\"")) {
             answer.headers.insert(header::WARNING, warning);
         }
         answer
+    }
+
+    fn applied(&self) -> Result<&Told, String> {
+        self.applied.as_deref().ok_or_else(|| "it was started without apply-dir".to_owned())
     }
 
     fn keys(&self) -> Result<&(Arc<ClusterKeys>, OwnNames), String> {

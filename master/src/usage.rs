@@ -14,7 +14,8 @@ const PROGRAM: &str = "\
 coracle-master: API server, scheduler and controllers over one directory of JSON files
 
 usage: coracle-master [flags]
-       coracle-master status [-o json] [flags]
+       coracle-master status [-o json|wide] [flags]
+       coracle-master apply [--confirm|--again|--mark [--yes]] [flags]
        coracle-master store fsck|verify|flush|salvage [flags]
        coracle-master backup FILE [flags]
        coracle-master restore FILE [flags]
@@ -26,7 +27,8 @@ usage: coracle-master [flags]
        coracle-master keys list|renew|renew-ca|drop-old-ca|renew-token-key|drop-old-token-keys [flags]
        coracle-master kubectl ARGUMENTS
 
-  status                how the running master is: health, store, nodes, clients, and what is wrong
+  status                how the running master is: store, clients, nodes, pods, and what of all that was asked for is not there
+  apply                 what is applied from apply-dir, and what waits; remove what waits, apply all again, mark the directory
   store verify          say what a start would find: whether everything that was acknowledged is there; changes nothing
   store fsck            the same, and check every object by the rules of its kind
   store flush           bring the object files up to the journal now, also while a master runs
@@ -40,7 +42,8 @@ usage: coracle-master [flags]
   user                  list the users with certificates, and end those of one
   keys                  show the cluster's own keys and certificates, make them anew, and end old ones
   kubectl ARGUMENTS     run the installed kubectl with root's kubeconfig
-  (each with --help; exit code 0: done, and all is well; 1: not; 2: the command line is wrong; 3: the backup lacks something)
+  (each with --help; exit code 0: done, and all is well; 1: not; 2: the command line is wrong; 3: the backup lacks something, or
+   status reaches no master)
 
 ";
 
@@ -50,17 +53,22 @@ const FOOT: &str = "\
 ";
 
 const STATUS: &str = "\
-usage: coracle-master status [-o json] [--admin-socket PATH] [--data-dir DIR] [--config FILE]
+usage: coracle-master status [-o json|wide] [--admin-socket PATH] [--data-dir DIR] [--config FILE]
 
-Asks the running master through its socket: its checks, how full the store is, its nodes, who is connected, and what is wrong, in
-plain words. Changes nothing. Without --config what the packaged master is started with is read.
+Asks the running master through its socket: how full the store is, who is connected, its nodes and pods, and its problems: what was
+asked for and is not there, since when, why, and what to do. Something that is starting is a problem until it is there. Warnings say
+what comes near its end. Changes nothing. Without --config what the packaged master is started with is read.
+
+  -o wide                cut no line
+  -o json                one document for programs: problems as {severity, reason, subject, what, why, advice, since}
 
   --admin-socket PATH    the running master's socket (default /run/coracle/master/api.sock)
   --data-dir DIR         the directory that it is to serve (default /var/lib/coracle/master)
 
-exit code 0: it runs, and all is well
-          1: it does not, or something is wrong; it says what
+exit code 0: it runs, and all that was asked for is there
+          1: something that was asked for is not there; it says what
           2: the command line is wrong
+          3: no master answers
 ";
 
 const STORE: &str = "\
@@ -195,6 +203,24 @@ exit code 0: it is done
           2: the command line is wrong
 ";
 
+const APPLY: &str = "\
+usage: coracle-master apply [--confirm|--again|--mark [--yes]] [--admin-socket PATH] [--data-dir DIR] [--config FILE]
+
+Without a flag it says how many objects are applied from apply-dir, what is wrong, and which objects wait to be removed.
+
+  --confirm              remove the objects that wait: more than half of all at once, or those of a folder that is gone or empty
+  --again                apply all files again: what was deleted or changed by hand comes back
+  --mark                 mark the directory, as root: a file that is gone from a marked directory was taken away on purpose
+  --yes                  mark it though files are missing in it from which objects were applied
+  --admin-socket PATH    the running master's socket (default /run/coracle/master/api.sock)
+  --data-dir DIR         the directory that it is to serve (default /var/lib/coracle/master)
+  --config FILE          read all from the master's configuration (default /etc/coracle/master.conf, unless --data-dir is given)
+
+exit code 0: it is done, and all is well
+          1: it is not, or files are not applied; it says why
+          2: the command line is wrong
+";
+
 const RBAC: &str = "\
 usage: coracle-master rbac adopt [--yes] [--admin-socket PATH] [--data-dir DIR] [--config FILE]
 
@@ -305,6 +331,7 @@ pub fn of(words: &[String]) -> String {
         ["store", ..] => STORE,
         ["status", ..] => STATUS,
         ["encryption", ..] => ENCRYPTION,
+        ["apply", ..] => APPLY,
         ["rbac", ..] => RBAC,
         ["backup", ..] => BACKUP,
         ["restore", ..] => RESTORE,
@@ -336,6 +363,7 @@ mod tests {
         check("serve", "usage: coracle-master [flags]");
         check("store", "usage: coracle-master store verify|");
         check("store frob", "usage: coracle-master store verify|");
+        check("apply --mark", "usage: coracle-master apply [");
         for command in ["status", "store verify", "store fsck", "store flush", "store salvage", "kubeconfig"] {
             check(command, &format!("usage: coracle-master {command} ["));
         }

@@ -3,10 +3,10 @@
 _coracle_agent() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command="" value one
     for one in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-        case $one in check | plan | status | doctor | exec | logs) command=$one ;; esac
+        case $one in check | plan | status | doctor | images | update | exec | logs | restart | top | backup | restore) command=$one ;; esac
     done
     case $before in
-        -o) mapfile -t COMPREPLY < <(compgen -W "json text" -- "$word"); return ;;
+        -o) mapfile -t COMPREPLY < <(compgen -W "json text wide" -- "$word"); return ;;
         --*)
             value=$(coracle-agent --help | sed -n "s/^  $before \([^ ]*\).*/\1/p" 2>/dev/null)
             case $value in
@@ -19,8 +19,9 @@ _coracle_agent() {
         -*) mapfile -t COMPREPLY < <(compgen -W "-o $(coracle-agent --help | grep -oE -- '--[a-z-]+' | sort -u)" -- "$word"); return ;;
     esac
     case $command in
+        backup | restore) mapfile -t COMPREPLY < <(compgen -d -- "$word") ;;
         check) mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
-        "") mapfile -t COMPREPLY < <(compgen -W "check plan status doctor exec logs" -- "$word") ;;
+        "") mapfile -t COMPREPLY < <(compgen -W "check plan status doctor images update exec logs restart top backup restore" -- "$word") ;;
     esac
 }
 complete -o filenames -F _coracle_agent coracle-agent

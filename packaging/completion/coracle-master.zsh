@@ -3,6 +3,7 @@
 local -a commands flags
 commands=(
     'status:say how the running master is'
+    'apply:show what is applied from the directory, and let removals go on'
     'store:look at the store, or mend it'
     'backup:write everything durable to a file'
     'restore:fill an empty data directory from a backup'
@@ -14,11 +15,13 @@ commands=(
 )
 flags=(${(f)"$(coracle-master --help | grep -oE -- '--[a-z-]+' | sort -u)"})
 if [[ ${words[CURRENT-1]} == -o ]]; then
-    compadd json text
+    compadd json text wide
 elif [[ ${words[CURRENT-1]} == store ]]; then
     compadd verify fsck flush salvage
 elif [[ ${words[CURRENT-1]} == rbac ]]; then
     compadd adopt
+elif [[ ${words[CURRENT-1]} == apply ]]; then
+    compadd -- --confirm --again --mark
 elif [[ ${words[CURRENT-1]} == adopt ]]; then
     compadd -- --yes
 elif [[ ${words[CURRENT-1]} == token ]]; then

@@ -8,8 +8,11 @@ pub const FILE_BYTES_MAX: usize = 64 * 1024;
 /// The format of a command's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum OutputFormat {
+    /// Long lines are cut, with "..." at their end.
     #[default]
     Text,
+    /// Nothing is cut.
+    Wide,
     Json,
 }
 
@@ -19,7 +22,8 @@ impl OutputFormat {
         match text {
             "json" => Ok(OutputFormat::Json),
             "text" => Ok(OutputFormat::Text),
-            other => Err(format!("-o {other}: it is json or text")),
+            "wide" => Ok(OutputFormat::Wide),
+            other => Err(format!("-o {other}: it is json, text or wide")),
         }
     }
 }

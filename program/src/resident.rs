@@ -107,6 +107,7 @@ mod system {
     use std::ffi::{c_int, c_void};
     use std::ops::Range;
     use std::os::unix::process::CommandExt;
+    use std::path::PathBuf;
     use std::process::Command;
 
     const MADV_DONTNEED: c_int = 4;
@@ -126,6 +127,8 @@ mod system {
     pub fn start_once_more(variables: &[(&str, &str)]) {
         let (Ok(program), mut arguments) = (env::current_exe(), env::args_os()) else { return };
         let name = arguments.next().unwrap_or_else(|| program.clone().into());
+        // By its path, so that the kernel calls the process as before where the path is a link.
+        let program = Some(PathBuf::from(&name)).filter(|path| path.is_absolute()).unwrap_or(program);
         let mut command = Command::new(&program);
         let error = command.arg0(name).args(arguments).envs(variables.iter().copied()).exec();
         log::debug!("{} does not start once more: {error}", program.display());

@@ -9,6 +9,7 @@
 
 pub mod apply;
 pub mod base64;
+mod beside;
 mod check;
 mod decode;
 mod default;
@@ -27,6 +28,7 @@ pub mod types;
 mod way;
 pub mod yaml;
 
+pub use beside::fields_beside;
 pub use check::check;
 pub use decode::{Decoded, Fault, decode, json_kind};
 pub use default::default;

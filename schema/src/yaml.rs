@@ -3,12 +3,18 @@
 
 mod doubled;
 mod kept;
+mod lines;
+mod write;
+
+pub use write::{write, write_list};
 
 use crate::{Path, read_from};
 use serde_json::{Number, Value};
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle};
 use std::borrow::Cow;
 use std::ops::Range;
+
+pub use lines::lines;
 
 /// Nodes of a document, aliases replayed: a deployment has some hundred, a config map of many lines as many.
 const NODES_MAX: usize = 200_000;

@@ -208,6 +208,29 @@ impl<'a> Bed<'a> {
         Said::of(&mut command, input)
     }
 
+    /// The same, which goes on beside the test.
+    pub fn launch_program(&self, arguments: &[&str]) -> Child {
+        let mut command = program("coracle-agent");
+        command.arg(arguments[0]).arg("--socket-dir").arg(self.path("sockets")).args(["--node-name", "n1"]);
+        self.launch(command.args(&arguments[1..]), "agent")
+    }
+
+    /// The agent's program under its other name.
+    pub fn coracle(&self, arguments: &[&str]) -> Said {
+        let link = self.path("coracle");
+        if !link.exists() {
+            std::os::unix::fs::symlink(program("coracle-agent").get_program(), &link).expect("a link");
+        }
+        let mut command = Command::new("timeout");
+        command.arg("120").arg(link).arg(arguments[0]);
+        command.arg("--socket-dir").arg(self.path("sockets")).args(["--node-name", "n1"]);
+        command.arg("--master").arg(format!("unix://{}", self.path("run/api.sock").display()));
+        if arguments[0] == "status" {
+            command.arg("--manifest-dir").arg(self.path("manifests"));
+        }
+        Said::of(command.args(&arguments[1..]), &[])
+    }
+
     /// What a command of the master's program says about the bed's master.
     pub fn ask_master(&self, arguments: &[&str]) -> Said {
         let mut command = Command::new("timeout");

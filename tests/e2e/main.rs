@@ -5,14 +5,18 @@
 //! `cargo test -p coracle-tests --features e2e --test e2e -- [FILTER]`: one test after the other on one engine. Many
 //! tests are shared out to two processes with an engine each, as most of their time is spent waiting.
 
+mod backup;
 mod bed;
 mod beside;
 mod clock;
 mod cluster;
+mod command;
 #[cfg(feature = "clients")]
 mod crate_kube;
 mod engine;
+mod file_services;
 mod helm;
+mod image_updates;
 mod images;
 mod in_cluster;
 mod kubectl;
@@ -27,8 +31,10 @@ mod private_images;
 mod secure;
 mod services;
 mod setups;
+mod status;
 mod streams;
 mod vanish;
+mod whole_files;
 mod workloads;
 
 use bed::Bed;
@@ -41,21 +47,27 @@ pub type Test = (&'static str, fn(&mut Bed));
 
 const SUITES: &[&[Test]] = &[
     manifests::TESTS,
+    whole_files::TESTS,
     life::TESTS,
+    backup::TESTS,
     beside::TESTS,
     cluster::TESTS,
     streams::TESTS,
+    status::TESTS,
     vanish::TESTS,
     helm::TESTS,
     setups::TESTS,
     network::TESTS,
     pods::TESTS,
     private_images::TESTS,
+    image_updates::TESTS,
     workloads::TESTS,
     clock::TESTS,
+    command::TESTS,
     secure::TESTS,
     in_cluster::TESTS,
     services::TESTS,
+    file_services::TESTS,
     CRATE_KUBE,
 ];
 

@@ -118,7 +118,7 @@ fn broken_stops_nothing(bed: &mut Bed) {
     bed.start_agent_with(&[]);
     bed.until("the agent has looked", |bed| bed.pod_like("other").filter(|p| p["status"]["phase"] == "Running"));
     assert_eq!(running_pair(bed), before);
-    let said = bed.log("agent").lines().filter(|l| l.contains("pair: containers:")).count();
+    let said = bed.log("agent").lines().filter(|l| l.contains("pair: Pod default/pair (line 1): containers")).count();
     assert!(said <= 2, "said once by each agent, not {said} times");
 }
 

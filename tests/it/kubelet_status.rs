@@ -155,7 +155,8 @@ fn moment(name: &str, case: &Value, recorded: &Value) -> (Wanted, World, Waits) 
         } else {
             add(attempt, State::Running { started_ms: 1 }, None);
             if container.readiness_probe.is_some() || container.startup_probe.is_some() {
-                let verdict = Verdict { ready: said["ready"].as_bool(), started: said["started"] == true, dead: None };
+                let verdict =
+                    Verdict { ready: said["ready"].as_bool(), started: said["started"] == true, ..Verdict::default() };
                 world.verdicts.insert(format!("{}-{attempt}", container.name), verdict);
             }
         }

@@ -6,6 +6,7 @@
 mod address;
 mod api_v1;
 mod api_v1beta1;
+mod applied;
 mod circles;
 mod cluster;
 mod cluster_keys;
@@ -24,6 +25,7 @@ mod old_clients;
 mod old_verbs;
 mod openapi;
 mod options;
+mod problems;
 mod proxy;
 mod replay;
 mod rights;

@@ -122,7 +122,7 @@ fn packaged_configuration_files_are_read() {
 /// What bash offers for the word behind `before`, in the folder of the packages.
 fn offered(program: &str, before: &str, word: &str) -> Vec<String> {
     let help = match program {
-        "agent" => coracle_agent::usage::of(None),
+        "agent" => coracle_agent::usage::of(coracle_agent::usage::Called::Agent, None),
         _ => coracle_master::usage::of(&[]),
     };
     let script = format!(
@@ -163,4 +163,33 @@ fn completion_follows_the_table() {
     }
     assert_eq!(offered("agent", "-o", ""), ["json", "text"]);
     assert_eq!(offered("master", "store", "f"), ["flush", "fsck"]);
+}
+
+/// What bash offers behind these words of `coracle`.
+fn offered_by_coracle(words: &[&str]) -> Vec<String> {
+    use coracle_agent::usage::{COMMANDS, Called, of};
+    let script = "source completion/coracle.bash\ncoracle() { [ \"$1\" = --help ] && printf %s \"$HELP\" || eval \"printf %s \\\"\\$HELP_$1\\\"\"; }\n\
+                  COMP_WORDS=(coracle \"$@\") COMP_CWORD=$#\n_coracle\nprintf '%s\\n' \"${COMPREPLY[@]}\"";
+    let mut bash = Command::new("bash");
+    bash.args(["-c", script, "bash"]).args(words).env("HELP", of(Called::Coracle, None)).current_dir(packaging());
+    for row in COMMANDS {
+        bash.env(format!("HELP_{}", row.name), of(Called::Coracle, Some(row.name)));
+    }
+    let output = bash.output().expect("bash is there");
+    assert!(output.status.success() && output.stderr.is_empty(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn completion_of_coracle_follows_its_help() {
+    let commands: Vec<&str> = coracle_agent::usage::COMMANDS.iter().map(|row| row.name).collect();
+    assert_eq!(offered_by_coracle(&[""]), commands);
+    assert_eq!(offered_by_coracle(&["res"]), ["restart"]);
+    assert_eq!(offered_by_coracle(&["top", "--sort-by", ""]), ["cpu", "memory"]);
+    assert_eq!(offered_by_coracle(&["restart", "--no"]), ["--no-wait", "--node-name"]);
+    assert_eq!(offered_by_coracle(&["check", "ma"]), ["man", "master.conf"]);
+    let page = fs::read_to_string(packaging().join("man/coracle.8")).unwrap();
+    for command in commands {
+        assert!(page.contains(&format!(".B coracle {command}\n")), "coracle.8 has {command}");
+    }
 }

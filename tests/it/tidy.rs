@@ -35,6 +35,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ),
     ("http/src/system.rs", "reads the limits of the system at the start"),
     ("program/src/notify.rs", "notifies systemd"),
+    ("program/src/zones.rs", "reads the time zones of the host"),
     ("master/src/main.rs", "arguments, signals, exit code"),
     ("master/src/audit/lines.rs", "the file of the audit log"),
     ("master/src/command.rs", "backups"),
@@ -45,6 +46,9 @@ const SYSTEM: &[(&str, &str)] = &[
     ("master/src/cluster_keys/files.rs", "the folder of the cluster's keys"),
     ("master/src/cluster_keys/host.rs", "reads the addresses of this host"),
     ("master/src/config.rs", "reads the configuration file"),
+    ("master/src/applied/folder.rs", "reads the manifests of apply-dir"),
+    ("master/src/applied/hearing.rs", "hears of manifests of apply-dir that change"),
+    ("master/src/command/apply.rs", "writes the mark of apply-dir"),
     ("master/src/memory.rs", "reads how much memory the host and its cgroups grant"),
     ("master/src/neighbours.rs", "reads the routes of this host"),
     ("master/src/doors.rs", "takes the listener of the plain port"),
@@ -56,7 +60,6 @@ const SYSTEM: &[(&str, &str)] = &[
         "uids and suffixes come from the kernel's random device, and the name of this host from the kernel",
     ),
     ("master/src/control/clock.rs", "hears of the kernel when the clock is set"),
-    ("master/src/zones.rs", "reads the time zones of the host"),
     ("master/src/store/flat/restore.rs", "takes away what a restore that failed has made"),
     ("master/src/store/flat/disk.rs", "the files of the store"),
     ("master/src/store/flat/parallel_read.rs", "asks how often a thread has waited for the disk"),
@@ -65,8 +68,15 @@ const SYSTEM: &[(&str, &str)] = &[
     ("master/src/store/flat/open.rs", "holds the lock of the data directory"),
     ("master/src/serve/metrics.rs", "reads what the kernel says of this process"),
     ("agent/src/main.rs", "arguments, signals, exit code"),
+    ("agent/src/backup/surroundings.rs", "finds the program of the master"),
+    ("agent/src/backup/make.rs", "reads what a backup is of, and runs the master's"),
+    ("agent/src/backup/place.rs", "the directory of a backup, renamed when it is complete"),
+    ("agent/src/backup/archive.rs", "runs tar"),
+    ("agent/src/backup/restore.rs", "brings a backup back where nothing is yet"),
+    ("agent/src/host/file_system.rs", "on which file system a path is"),
     ("agent/src/command/readings.rs", "this host, for `doctor`"),
     ("agent/src/config.rs", "reads the configuration file"),
+    ("agent/src/config/settings.rs", "reads the authorities of a manifest page"),
     ("agent/src/inside/terminal.rs", "runs stty"),
     ("agent/src/host/private.rs", "files and folders for the agent's own user alone"),
     ("agent/src/lib.rs", "takes the agent's port and socket"),
@@ -87,7 +97,9 @@ const SYSTEM: &[(&str, &str)] = &[
     ("agent/src/network/dns/names.rs", "reads the host's names, and the kernel's random device"),
     ("agent/src/host/disks.rs", "reads what is mounted where, without asking it"),
     ("agent/src/host/peers.rs", "the number of the master's user"),
-    ("agent/src/images/mod.rs", "reads archives of images"),
+    ("agent/src/images/files.rs", "reads archives of images"),
+    ("agent/src/updates/shelf.rs", "the updates that have not ended well, on this host's disk"),
+    ("agent/src/images/heard.rs", "hears of archives that come, and of disks that are mounted"),
     ("agent/src/host/machine.rs", "what this host is: memory, cores, addresses"),
     ("agent/src/pressure/gauge.rs", "how full the host's memory, disks and pods' directories are"),
     ("agent/src/host/files.rs", "the kernel's files about containers and the host"),
@@ -97,15 +109,17 @@ const SYSTEM: &[(&str, &str)] = &[
     ("agent/src/desired/page.rs", "keeps a page of manifests of another host"),
     ("agent/src/desired/inotify.rs", "hears of manifest files that change"),
     ("agent/src/desired/objects/kept.rs", "what pods use, on this host's disk"),
+    ("agent/src/desired/file_services/address_file.rs", "the addresses of Services of files on this host's disk"),
     ("agent/src/desired/known.rs", "the services of the cluster on this host's disk"),
     ("agent/src/desired/last.rs", "the last assignment on this host's disk"),
     ("agent/src/desired/ended.rs", "which pods of files have ended, on this host's disk"),
+    ("agent/src/desired/restarts.rs", "which pods are to be restarted, on this host's disk"),
     ("agent/src/runtime/docker", "the engine, volumes' folders, termination messages, probes"),
 ];
 
 /// Folders in which every file decides: no system, no clock, no log, no randomness. Elsewhere a file says so in its
 /// first lines: PURE.
-const PURE: &[&str] = &["schema/src/", "api/src/", "master/src/render/", "agent/src/plan/"];
+const PURE: &[&str] = &["schema/src/", "api/src/", "keeper/src/", "master/src/render/", "agent/src/plan/"];
 
 /// Which room of the master may use which. Tests may use all.
 const ROOMS: &[(&str, &[&str])] = &[
@@ -114,6 +128,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("prepare", &["store"]),
     ("admit", &["authorize"]),
     ("agents", &[]),
+    ("applied", &["commit", "making", "store"]),
     ("audit", &["authorize"]),
     ("flow", &["authorize", "store"]),
     ("commit", &["admit", "authorize", "making", "prepare", "store"]),
@@ -123,8 +138,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("control", &["agents", "authorize", "cluster_keys", "commit", "figures", "making", "prepare", "store"]),
     ("figures", &[]),
     ("form", &[]),
+    ("gauges", &["problems"]),
     ("call", &["form", "page", "query", "through"]),
     ("page", &[]),
+    ("problems", &["store"]),
     ("query", &["call"]),
     ("through", &["call", "query"]),
     ("render", &["form", "store"]),
@@ -167,8 +184,9 @@ const ROOMS_OF_AGENT: &[(&str, &[&str])] = &[
     ("reclaim", &["desired", "facts", "runtime"]),
     ("figures", &["facts", "host", "runtime", "spec"]),
     ("images", &["facts", "host", "plan", "runtime"]),
+    ("updates", &["facts", "host", "plan", "runtime", "spec"]),
     ("running", &["facts", "figures", "host", "plan", "runtime", "status"]),
-    ("telling", &["desired", "facts", "host", "plan", "running", "status"]),
+    ("telling", &["desired", "facts", "host", "plan", "running", "status", "updates"]),
     ("streams", &["runtime"]),
     ("inside", &[]),
 ];
@@ -222,8 +240,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("program", &[]),
     ("schema", &[]),
     ("api", &["coracle-schema"]),
-    ("master", &["coracle-http", "coracle-program", "coracle-schema", "coracle-api"]),
-    ("agent", &["coracle-http", "coracle-program", "coracle-schema", "coracle-api"]),
+    ("keeper", &["coracle-schema", "coracle-api"]),
+    ("master", &["coracle-http", "coracle-program", "coracle-schema", "coracle-api", "coracle-keeper"]),
+    ("agent", &["coracle-http", "coracle-program", "coracle-schema", "coracle-api", "coracle-keeper"]),
 ];
 
 struct Source {
@@ -242,7 +261,7 @@ fn top() -> PathBuf {
 
 fn sources() -> Vec<Source> {
     let mut found = Vec::new();
-    for room in ["http", "program", "schema", "api", "master", "agent", "packaging"] {
+    for room in ["http", "program", "schema", "api", "keeper", "master", "agent", "packaging"] {
         walk(&top().join(room), &mut found);
     }
     assert!(found.len() > 20, "the walk finds the sources");
@@ -517,7 +536,7 @@ fn one_function_removes_trees() {
 #[test]
 fn circles_of_files_are_short() {
     let mut long = Vec::new();
-    for package in ["http", "program", "schema", "api", "master", "agent"] {
+    for package in ["http", "program", "schema", "api", "keeper", "master", "agent"] {
         for circle in circles(&top().join(package).join("src/lib.rs")) {
             if circle.files.len() > CIRCLE_FILES_MAX {
                 let edges: Vec<String> = circle.edges.iter().map(|(from, to)| format!("    {from} -> {to}")).collect();
@@ -633,7 +652,7 @@ fn one_file_may_make_one_call_that_is_unsafe() {
     );
     let whole = fs::read_to_string(top().join("Cargo.toml")).expect("the workspace's manifest");
     assert!(whole.contains("\nunsafe_code = \"deny\"\n"), "Cargo.toml denies unsafe code to all packages");
-    for package in ["http", "program", "schema", "api", "master", "agent", "tests"] {
+    for package in ["http", "program", "schema", "api", "keeper", "master", "agent", "tests"] {
         let manifest = fs::read_to_string(top().join(package).join("Cargo.toml")).expect("a manifest");
         assert!(manifest.contains("[lints]\nworkspace = true\n"), "{package} takes the workspace's lints");
     }
@@ -658,7 +677,7 @@ fn packages_depend_as_drawn() {
 fn every_dependency_has_its_reason() {
     let architecture = fs::read_to_string(top().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
     let reasons = architecture.split("## Dependencies, and why").nth(1).expect("the table of dependencies");
-    for package in ["http", "program", "schema", "api", "master", "agent"] {
+    for package in ["http", "program", "schema", "api", "keeper", "master", "agent"] {
         let manifest = fs::read_to_string(top().join(package).join("Cargo.toml")).expect("a manifest");
         let section =
             manifest.split("[dependencies]").nth(1).unwrap_or_default().split("\n[").next().unwrap_or_default();
@@ -693,7 +712,7 @@ fn the_readme_names_two_commands() {
 fn the_makefile_runs_every_test() {
     let makefile = fs::read_to_string(top().join("Makefile")).expect("Makefile");
     let mut missed = Vec::new();
-    for package in ["http", "program", "schema", "api", "master", "agent", "tests"] {
+    for package in ["http", "program", "schema", "api", "keeper", "master", "agent", "tests"] {
         let file = top().join(package).join("Cargo.toml");
         let manifest = fs::read_to_string(&file).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
         for part in manifest.split("[[test]]").skip(1) {

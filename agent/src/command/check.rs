@@ -1,18 +1,18 @@
 //! The problems of manifest files, one line each. PURE.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serde_json::json;
 
 use super::report::Report;
+use crate::desired::file::Looked;
+use crate::desired::manifest::Fault;
 use crate::facts::ports::{TakenPorts, host_ports};
-use crate::facts::wanted::Wanted;
 
-/// One file: its pods and warnings, or why it cannot be read.
+/// One file: its pods, refused objects and warnings, or why it is unknown which objects it has.
 pub struct CheckedFile {
     pub path: String,
-    pub read: Result<(Vec<Arc<Wanted>>, Vec<String>), String>,
+    pub read: Result<Looked, Vec<Fault>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -37,16 +37,15 @@ pub fn all(files: &[CheckedFile]) -> Vec<Remark> {
     let mut ports = TakenPorts::default();
     for CheckedFile { path, read } in files {
         let mut remark = |warning: bool, text: String| remarks.push(Remark { path: path.clone(), warning, text });
-        let (pods, warnings) = match read {
+        let Looked { pods, refused, warnings } = match read {
             Ok(read) => read,
-            Err(why) => {
-                remark(false, why.clone());
+            Err(faults) => {
+                faults.iter().for_each(|fault| remark(false, fault.words()));
                 continue;
             }
         };
-        for warning in warnings {
-            remark(true, warning.clone());
-        }
+        refused.iter().for_each(|fault| remark(false, fault.words()));
+        warnings.iter().for_each(|fault| remark(true, fault.words()));
         for wanted in pods {
             let pod = format!("pod {}/{}", wanted.name.namespace, wanted.name.name);
             if let Some(refused) = &wanted.refused {
@@ -88,7 +87,9 @@ pub fn report(remarks: &[Remark]) -> Report {
 mod tests {
     use super::*;
     use crate::facts::naming::Source;
+    use crate::facts::wanted::Wanted;
     use serde_json::Value;
+    use std::sync::Arc;
 
     fn file(path: &str, spec: Value, warnings: &[&str]) -> CheckedFile {
         file_of("web", path, spec, warnings)
@@ -97,10 +98,8 @@ mod tests {
     fn file_of(name: &str, path: &str, spec: Value, warnings: &[&str]) -> CheckedFile {
         let pod = json!({"metadata": {"namespace": "default", "name": name, "uid": name}, "spec": spec});
         let pods = vec![Arc::new(Wanted::new(Source::File, pod).unwrap())];
-        CheckedFile {
-            path: path.to_owned(),
-            read: Ok((pods, warnings.iter().map(|text| (*text).to_owned()).collect())),
-        }
+        let warnings = warnings.iter().map(|text| Fault::of_file(*text)).collect();
+        CheckedFile { path: path.to_owned(), read: Ok(Looked { pods, warnings, refused: Vec::new() }) }
     }
 
     fn check(files: &[CheckedFile], expected: &[&str], well: bool) {
@@ -117,7 +116,13 @@ mod tests {
         check(&[file("a", plain(), &[])], &[], true);
         check(&[file("a", plain(), &["spec.colour is left out"])], &["a: warning: |spec.colour"], true);
         check(&[file("a", plain(), &[]), file("b", plain(), &[])], &["b: a asks for the same pod default/web"], false);
-        check(&[CheckedFile { path: "a".to_owned(), read: Err("line 3: no".to_owned()) }], &["a: line 3: no"], false);
+        let broken = vec![Fault::of_file("line 3: no"), Fault::of_file("line 5: nor this")];
+        let broken = CheckedFile { path: "a".to_owned(), read: Err(broken) };
+        check(&[broken], &["a: line 3: no", "a: line 5: nor this"], false);
+        let mut one_refused = file("a", plain(), &[]);
+        let fault = Fault { line: Some(3), object: Some("Pod d/p".to_owned()), text: "no".to_owned() };
+        one_refused.read.as_mut().unwrap().refused.push(fault);
+        check(&[one_refused], &["a: Pod d/p (line 3): no"], false);
         let refused = json!({"containers": [{"name": "c", "image": "x"}], "hostUsers": false});
         check(&[file("a", refused, &[])], &["a: pod default/web is not started|hostUsers"], false);
         let mut exported = plain();

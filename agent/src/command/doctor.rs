@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde_json::json;
 
 use super::report::Report;
+use crate::facts::clock::CLOCK_MS_MIN;
 use crate::host::files::Disk;
 use crate::network::firewall::{Chain, Obstacle, obstacles};
 use crate::runtime::docker::Engine;
@@ -15,8 +16,6 @@ pub use ports::HostPort;
 
 /// Below it the next image may not fit.
 const FREE_PERCENT_LOW: u64 = 15;
-/// This program was written later: a clock that shows less was never set.
-const CLOCK_MS_MIN: i64 = 1_767_225_600_000;
 
 /// This host at one moment.
 #[derive(Clone, Debug)]
@@ -24,7 +23,7 @@ pub struct Readings {
     pub root: bool,
     pub engine_at: String,
     pub engine: Result<Engine, String>,
-    /// The agent of these options runs and is well.
+    /// The agent of these options runs. It may wait for its engine.
     pub agent_answers: bool,
     /// The data directory and the engine's root, each with its disk. None: the disk cannot be read.
     pub disks: Vec<(String, Option<Disk>)>,
@@ -56,11 +55,29 @@ pub struct Readings {
     /// The reason why `nft` or `ip` cannot be run.
     pub nft: Result<Vec<Chain>, String>,
     pub ip: Result<(), String>,
-    /// The address of the master, and the reason for a missing answer.
-    pub master: Option<(String, Option<String>)>,
+    pub master: MasterHere,
     /// The present name of this host's node, and former names that the API still has.
     pub node: String,
     pub former: Vec<String>,
+}
+
+/// The master of this host's agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MasterHere {
+    /// The configuration names none.
+    Unnamed,
+    /// The configuration names the socket of a master on this host, as the packaged one does, and no master is
+    /// installed here.
+    NotInstalled {
+        at: String,
+    },
+    Answers {
+        at: String,
+    },
+    Silent {
+        at: String,
+        why: String,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -299,9 +316,13 @@ fn firewall(host: &Readings, all: &mut Vec<Finding>) {
 
 fn master(host: &Readings, all: &mut Vec<Finding>) {
     all.push(match &host.master {
-        None => Finding::good("master", "none is named: manifest files alone are run"),
-        Some((at, None)) => Finding::good("master", format!("{at} answers")),
-        Some((at, Some(why))) => {
+        MasterHere::Unnamed => Finding::good("master", "none is named: manifest files alone are run"),
+        MasterHere::NotInstalled { at } => {
+            let says = format!("none is installed here, and {at} is not there: manifest files alone are run");
+            Finding::good("master", says)
+        }
+        MasterHere::Answers { at } => Finding::good("master", format!("{at} answers")),
+        MasterHere::Silent { at, why } => {
             let mend = "systemctl status coracle-master; pods that run go on without it";
             Finding::problem("master", format!("{at} does not answer: {why}"), mend)
         }

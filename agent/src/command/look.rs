@@ -13,10 +13,13 @@ use crate::desired::assigned::Assigned;
 use crate::desired::directory::Directory;
 use crate::desired::ended::EndedPods;
 use crate::desired::file;
+use crate::desired::file_services::address_file::AddressFile;
 use crate::desired::known::Known;
 use crate::desired::last::LastAssignment;
+use crate::desired::manifest::Fault;
 use crate::desired::objects::kept::{Kept, UsedRef};
-use crate::desired::together::{AllSources, together};
+use crate::desired::restarts;
+use crate::desired::together::{AllSources, NameSettings, together};
 use crate::desired::unkept::Unkept;
 use crate::facts::backoff::Now;
 use crate::facts::clock::{Clock, wall_ms};
@@ -32,6 +35,7 @@ use crate::host::machine;
 use crate::plan::{self, Case, Rules};
 use crate::runtime::Runtime;
 use crate::runtime::docker::Docker;
+use crate::updates;
 
 pub struct Snapshot {
     pub desired: Desired,
@@ -52,16 +56,19 @@ impl Snapshot {
 }
 
 /// Each as the agent would read it; a directory stands for the files in it.
-pub fn files(paths: &[PathBuf], node_name: &str) -> Vec<CheckedFile> {
+pub fn files(paths: &[PathBuf], config: &Config) -> Vec<CheckedFile> {
     let mut files = Vec::new();
     for path in paths {
         let names = if path.is_dir() { file::names(path) } else { Ok([path.clone().into_os_string()].into()) };
         match names {
             Ok(names) => files.extend(names.iter().map(|name| {
                 let one = if path.is_dir() { path.join(name) } else { path.clone() };
-                CheckedFile { path: one.display().to_string(), read: file::look(&one, node_name) }
+                CheckedFile { path: one.display().to_string(), read: file::look(&one, config.reading()) }
             })),
-            Err(error) => files.push(CheckedFile { path: path.display().to_string(), read: Err(error.to_string()) }),
+            Err(error) => {
+                let read = Err(vec![Fault::of_file(error.to_string())]);
+                files.push(CheckedFile { path: path.display().to_string(), read });
+            }
         }
     }
     files
@@ -87,6 +94,7 @@ pub async fn world(config: &Config) -> Result<Snapshot, String> {
     (world.volumes, world.held_volumes) = (belongings.all, belongings.volumes);
     world.contents = docker.contents(&plan::contents::paths(&desired, &world.node)).await.map_err(asked)?;
     let now = clock.now();
+    world.restarts = Arc::new(restarts::read(&config.data_dir));
     world.memory.up_ms = world.node.up_ms;
     world.memory.look(&world.containers, now);
     world.memory.correct(&mut world.containers);
@@ -102,9 +110,9 @@ pub async fn world(config: &Config) -> Result<Snapshot, String> {
 /// What files say, and what the master said last.
 pub fn desired(config: &Config, notes: &mut Vec<String>) -> Desired {
     let (files, trouble) =
-        Directory::look(&config.manifest_dir, &config.data_dir, &config.node_name, config.manifest_url.is_some());
+        Directory::look(&config.manifest_dir, &config.data_dir, config.reading(), config.manifest_url.is_some());
     notes.extend(trouble.map(|why| format!("{}: {why}", config.manifest_dir)));
-    let remarks = super::check::all(&self::files(&[PathBuf::from(&config.manifest_dir)], &config.node_name));
+    let remarks = super::check::all(&self::files(&[PathBuf::from(&config.manifest_dir)], config));
     if Path::new(&config.manifest_dir).is_dir() {
         notes.extend(remarks.iter().map(super::check::Remark::line));
     }
@@ -123,11 +131,16 @@ pub fn desired(config: &Config, notes: &mut Vec<String>) -> Desired {
         };
         notes.push(format!("of the master at {target} it is known what it said last"));
     }
-    let dns = ClusterNames::new(config.cluster_domain.clone(), config.cluster_dns, config.master.is_some());
+    let names = ClusterNames::new(config.cluster_domain.clone(), config.cluster_dns, config.master.is_some());
+    let settings = NameSettings { names, range: config.file_service_cidr.clone() };
+    let book = AddressFile::new(&config.data_dir, Unkept::default()).read();
     let ended = Arc::new(EndedPods::read(&config.data_dir, &config.node_name));
-    let (desired, dropped) = together(AllSources { files: Some(files), ended, view }, &dns);
-    notes.extend(dropped);
-    desired
+    let updates = Arc::new(updates::kept(&config.data_dir));
+    let merged = together(AllSources { files: Some(files), ended, view, book, updates }, &settings);
+    notes.extend(merged.dropped);
+    let waiting = merged.desired.file_services.iter().flat_map(|of_files| &of_files.waiting);
+    notes.extend(waiting.map(ToString::to_string));
+    merged.desired
 }
 
 /// As after a start while the master is silent.

@@ -28,7 +28,10 @@ pub fn report(round: &Round, desired: &Desired, world: &World, notes: &[String])
         let mut doing: Vec<(String, String)> =
             actions.map(|action| (words(&action.what), action.reason.clone())).collect();
         let pulls = round.pulls.iter().filter(|pull| pull.pod.uid == uid);
-        doing.extend(pulls.map(|pull| (format!("pull {} for {}", pull.image, pull.container), pull.reason.clone())));
+        doing.extend(pulls.map(|pull| {
+            let from = if pull.never { "look in archives for" } else { "pull" };
+            (format!("{from} {} for {}", pull.image, pull.container), pull.reason.clone())
+        }));
         let waits = round.waits.get(uid).map(waits).unwrap_or_default();
         if doing.is_empty() && waits.is_empty() {
             continue;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use coracle_http::client::{Client, Target};
 use coracle_http::{Method, StatusCode};
 
-use super::doctor::{HostPort, Readings};
+use super::doctor::{HostPort, MasterHere, Readings};
 use super::{check, look};
 use crate::config::Config;
 use crate::facts::clock::wall_ms;
@@ -33,11 +33,8 @@ pub async fn read(config: &Config, agent_answers: bool) -> Readings {
     let mut disks = vec![config.data_dir.clone()];
     disks.extend(engine.iter().map(|engine| engine.root.clone()));
     let manifests = Path::new(&config.manifest_dir);
-    let remarks = if manifests.is_dir() {
-        check::all(&look::files(&[PathBuf::from(manifests)], &config.node_name))
-    } else {
-        Vec::new()
-    };
+    let remarks =
+        if manifests.is_dir() { check::all(&look::files(&[PathBuf::from(manifests)], config)) } else { Vec::new() };
     Readings {
         root: nix::unistd::geteuid().is_root(),
         engine_at: config.docker_host.clone(),
@@ -70,8 +67,8 @@ pub async fn read(config: &Config, agent_answers: bool) -> Readings {
         nft: heed::chains().await,
         ip: net::routes().await,
         master: match &config.master {
-            None => None,
-            Some(target) => Some(master(target).await),
+            None => MasterHere::Unnamed,
+            Some(target) => master(target).await,
         },
         node: config.node_name.clone(),
         former: desired.former.iter().cloned().collect(),
@@ -84,19 +81,35 @@ fn nearest(path: &str) -> &str {
     above.and_then(Path::to_str).unwrap_or("/")
 }
 
-async fn master(target: &Target) -> (String, Option<String>) {
-    let shown = match target {
+/// Where the package of the master puts its program and its unit, and where a keeper puts a unit of their own.
+const MASTER_FILES: [&str; 6] = [
+    "/usr/bin/coracle-master",
+    "/usr/local/bin/coracle-master",
+    "/usr/lib/systemd/system/coracle-master.service",
+    "/lib/systemd/system/coracle-master.service",
+    "/etc/systemd/system/coracle-master.service",
+    "/run/systemd/system/coracle-master.service",
+];
+
+async fn master(target: &Target) -> MasterHere {
+    let at = match target {
         Target::Unix(path) => path.display().to_string(),
         Target::Tcp { host, port } => format!("{host}:{port}"),
         Target::Tls(target) => target.to_string(),
     };
+    // An agent without a master is a whole installation. Its socket may be missing for other reasons, so a master that
+    // is installed has to answer.
+    let is_installed = || MASTER_FILES.iter().any(|file| Path::new(file).exists());
+    if matches!(target, Target::Unix(path) if !path.exists()) && !is_installed() {
+        return MasterHere::NotInstalled { at };
+    }
     let client = Client::new(target.clone(), concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
     let why = match client.call(Method::GET, "/readyz", None).await {
-        Ok(reply) if reply.status == StatusCode::OK => None,
-        Ok(reply) => Some(String::from_utf8_lossy(&reply.body).trim().replace('\n', ", ")),
-        Err(error) => Some(error.to_string()),
+        Ok(reply) if reply.status == StatusCode::OK => return MasterHere::Answers { at },
+        Ok(reply) => String::from_utf8_lossy(&reply.body).trim().replace('\n', ", "),
+        Err(error) => error.to_string(),
     };
-    (shown, why)
+    MasterHere::Silent { at, why }
 }
 
 /// The enabled controllers: the list of cgroup v2, or the table of v1, whose last column says whether one is on.

@@ -154,6 +154,17 @@ pub(super) fn domain(text: &str) -> Result<String, String> {
     Err(format!("{domain:?} is not a domain of lower-case letters, digits, '-' and '.'"))
 }
 
+/// None: `none`.
+pub(super) fn service_cidr(text: &str) -> Result<Option<Cidr>, String> {
+    if text == "none" {
+        return Ok(None);
+    }
+    let range = Cidr::parse(text).filter(|range| (8..=28).contains(&range.bits()) && range.to_string() == text);
+    range
+        .map(Some)
+        .ok_or_else(|| format!("{text:?} is neither none nor an IPv4 network of /8 to /28, such as 10.97.0.0/16"))
+}
+
 pub(super) fn pod_cidr(text: &str) -> Result<Cidr, String> {
     let is_of_pods = |pods: &Cidr| (8..=29).contains(&pods.bits()) && !pods.first().is_unspecified();
     let pods = Cidr::parse(text).filter(|pods| is_of_pods(pods) && pods.to_string() == text);

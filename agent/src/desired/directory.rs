@@ -1,11 +1,12 @@
 //! The directory of manifest files: a source of pods.
 //!
-//!     inotify or the slow rescan -> read the whole directory -> file by file a pod, or its last good version
+//!     inotify or the slow rescan -> read the whole directory -> file by file its objects, or their last good versions
 //!         -> SourceState
 //!
-//! The last good version of each file is kept on this host's disk, so that a file which does not parse stops nothing,
-//! also over a restart of the agent. What was never read well is unknown, not absent. A file that was taken away is a
-//! deletion that was seen.
+//! The last good version of each file is kept on this host's disk, object by object, so that a file which does not
+//! parse and an object which is refused stop nothing, also over a restart of the agent. What was never read well is
+//! unknown, not absent. A file that was taken away is a deletion that was seen, and so is an object that a file which
+//! parses has no more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -14,13 +15,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
-use super::file::{Good, Stamp, names, stamp, take};
-use super::inotify::{Change, Watch, hidden};
-use super::{PodName, page};
+use super::file::{ReadSettings, Stamp, last_good_versions, names, stamp, take};
+use super::file_services::gathered;
+use super::good::{Good, renewed};
+use super::inotify::{Change, Watch};
+use super::manifest::{Entry, Fault};
+use super::{PodName, complaints, file_problems, page};
+use crate::facts::happening::Happening;
 use crate::facts::objects::{Object, Ref};
-use crate::facts::source_state::{FilesSeen, SourceState};
+use crate::facts::source_state::{FileProblem, FilesSeen, SourceState};
 use crate::facts::uid_set::UidSet;
 use crate::facts::wanted::Wanted;
 use crate::host::{private, trace};
@@ -40,6 +45,8 @@ pub struct Directory {
     path: PathBuf,
     last_good: PathBuf,
     node_name: String,
+    /// `allow-unknown-fields`
+    allow_unknown: bool,
     files: BTreeMap<OsString, File>,
     gone: UidSet,
     /// And their namespaces and names.
@@ -63,7 +70,9 @@ struct File {
     stamp: Stamp,
     /// Its last good version.
     good: Option<Good>,
-    complaint: Option<String>,
+    /// An object that may ask for pods was never read well.
+    lacks: bool,
+    problems: Vec<FileProblem>,
 }
 
 impl Directory {
@@ -82,33 +91,22 @@ impl Directory {
     }
 
     /// Reads as an agent that starts now would; nothing is written. The error is the directory's own.
-    pub fn look(path: &str, data_dir: &str, node_name: &str, page: bool) -> (SourceState, Option<String>) {
-        let mut directory =
-            Directory { only_looks: true, ..Directory::known(path, data_dir, node_name) }.with_page(data_dir, page);
+    pub fn look(path: &str, data_dir: &str, settings: ReadSettings<'_>, page: bool) -> (SourceState, Option<String>) {
+        let known = Directory::known(path, data_dir, settings.node_name).allowing_unknown(settings.allow_unknown);
+        let mut directory = Directory { only_looks: true, ..known }.with_page(data_dir, page);
         let state = directory.read();
         (state, directory.trouble)
     }
 
     fn known(path: &str, data_dir: &str, node_name: &str) -> Directory {
         let last_good = Path::new(data_dir).join("last-good");
-        let mut files = BTreeMap::new();
-        for entry in fs::read_dir(&last_good).into_iter().flatten().filter_map(Result::ok) {
-            let document = fs::read(entry.path()).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-            if let Some(document) = document.filter(|_| !hidden(&entry.file_name())) {
-                let good = Good::kept(document);
-                let good = good
-                    .inspect_err(|problem| log::error!("last good version {}: {problem}", entry.path().display()))
-                    .ok();
-                files.insert(
-                    entry.file_name(),
-                    File { stamp: Stamp { modified: None, length: 0, inode: 0 }, good, complaint: None },
-                );
-            }
-        }
+        let file = |good| File { stamp: Stamp::NONE, good, lacks: false, problems: Vec::new() };
+        let files = last_good_versions(&last_good).map(|(name, good)| (name, file(good))).collect();
         Directory {
             path: PathBuf::from(path),
             last_good,
             node_name: node_name.to_owned(),
+            allow_unknown: false,
             files,
             gone: UidSet::default(),
             gone_names: BTreeSet::new(),
@@ -119,6 +117,11 @@ impl Directory {
             only_looks: false,
             page: None,
         }
+    }
+
+    /// Whether fields that v1 does not have are left out with a warning.
+    pub fn allowing_unknown(self, allow_unknown: bool) -> Directory {
+        Directory { allow_unknown, ..self }
     }
 
     /// With a page of another host, see `page`.
@@ -132,14 +135,21 @@ impl Directory {
     }
 
     /// Never ends. The first state is sent before the first wait. `fetched`: the page is another one.
-    pub async fn follow(mut self, out: watch::Sender<Option<SourceState>>, mut fetched: watch::Receiver<()>) {
-        let mut watch = None;
+    pub async fn follow(
+        mut self,
+        out: watch::Sender<Option<SourceState>>,
+        mut fetched: watch::Receiver<()>,
+        teller: mpsc::Sender<Happening>,
+    ) {
+        let (mut watch, mut told) = (None, Arc::default());
         loop {
             if watch.is_none() {
                 watch = Watch::open(&self.path);
             }
             let state = self.read();
             trace::step("manifest directory", &"read");
+            complaints::tell(&self.node_name, &teller, &told, &state.files);
+            told = state.files.clone();
             out.send_if_modified(|was| {
                 let differs = was.as_ref() != Some(&state);
                 if differs {
@@ -183,17 +193,14 @@ impl Directory {
                 return self.state(false, false);
             }
         };
-        self.look_who_writes(&names);
+        let files = names.iter().take(FILES_MAX).map(|name| self.path.join(name));
+        self.open = complaints::of_writers(std::iter::once(self.path.clone()).chain(files), &self.open);
         let mut names = names;
         // A page that was never fetched is unknown; pods that an earlier agent knew from the page go on.
         let unknown = self.page.as_ref().is_some_and(|page| !page.exists());
         names.remove(OsStr::new(page::NAME));
-        names.extend(
-            self.page
-                .as_ref()
-                .filter(|_| !unknown || self.files.contains_key(OsStr::new(page::NAME)))
-                .map(|_| page::NAME.into()),
-        );
+        let page = self.page.as_ref().filter(|_| !unknown || self.files.contains_key(OsStr::new(page::NAME)));
+        names.extend(page.map(|_| page::NAME.into()));
         let whole = names.len() <= FILES_MAX;
         let removed: Vec<OsString> = self.files.keys().filter(|name| !names.contains(*name)).cloned().collect();
         for name in removed.into_iter().filter(|_| whole) {
@@ -213,22 +220,6 @@ impl Directory {
         self.page.clone().filter(|_| name == page::NAME).unwrap_or_else(|| self.path.join(name))
     }
 
-    /// Whoever may write a manifest is root on this host.
-    fn look_who_writes(&mut self, names: &BTreeSet<OsString>) {
-        let files = names.iter().take(FILES_MAX).map(|name| self.path.join(name));
-        let all = std::iter::once(self.path.clone()).chain(files);
-        let open: BTreeMap<PathBuf, String> =
-            all.filter_map(|path| Some((path.clone(), private::writers(&path)?))).collect();
-        for (path, who) in open.iter().filter(|(path, who)| self.open.get(*path) != Some(who)) {
-            let path = path.display();
-            log::warn!(
-                "{path} can be written by {who}, who can start anything as root on this host: `chown root:root {path}; \
-                 chmod go-w {path}`"
-            );
-        }
-        self.open = open;
-    }
-
     fn read_file(&mut self, name: &OsString) {
         let path = self.place_of(name);
         let stamp = stamp(&path);
@@ -238,31 +229,46 @@ impl Directory {
         {
             return;
         }
-        let read =
-            stamp.as_ref().map_err(|error| error.to_string()).and_then(|stamp| take(&path, *stamp, &self.node_name));
-        let stamp = stamp.unwrap_or(Stamp { modified: None, length: 0, inode: 0 });
-        let file = self.files.entry(name.clone()).or_insert(File { stamp, good: None, complaint: None });
-        file.stamp = stamp;
-        match read {
-            Ok((good, warnings)) => {
-                if file.complaint.take().is_some() {
-                    log::info!("manifest {}: it reads well again", path.display());
-                }
-                for warning in warnings {
-                    log::warn!("manifest {}: {warning}", path.display());
-                }
-                self.keep(name, good);
+        let settings = ReadSettings { node_name: &self.node_name, allow_unknown: self.allow_unknown };
+        let read = stamp.as_ref().map_err(|error| vec![Fault::of_file(error.to_string())]);
+        let read = read.and_then(|stamp| take(&path, *stamp, settings));
+        let none = File { stamp: Stamp::NONE, good: None, lacks: false, problems: Vec::new() };
+        let file = self.files.entry(name.clone()).or_insert(none);
+        file.stamp = stamp.unwrap_or(Stamp::NONE);
+        let place = path.display().to_string();
+        let problem = |fault, goes_on, warning| FileProblem { path: place.clone(), fault, goes_on, warning };
+        let problems: Vec<FileProblem> = match read {
+            Ok(entries) => self.take_entries(name, entries, problem),
+            Err(faults) => {
+                let goes_on = file.good.is_some();
+                faults.into_iter().map(|fault| problem(fault, goes_on, false)).collect()
             }
-            Err(problem) => {
-                let goes_on =
-                    if file.good.is_some() { "its last good version goes on" } else { "nothing is started from it" };
-                let text = format!("{problem} ({goes_on})");
-                if file.complaint.as_ref() != Some(&text) {
-                    log::error!("manifest {}: {text}", path.display());
-                    file.complaint = Some(text);
-                }
-            }
+        };
+        let Some(file) = self.files.get_mut(name) else { return };
+        complaints::say(&path, &file.problems, &problems);
+        file.problems = problems;
+    }
+
+    /// Takes the objects of a file that parses. Returns what is to be told of them.
+    fn take_entries(
+        &mut self,
+        name: &OsString,
+        entries: Vec<Entry>,
+        problem: impl Fn(Fault, bool, bool) -> FileProblem,
+    ) -> Vec<FileProblem> {
+        let old = self.files.get(name).and_then(|file| file.good.as_ref());
+        let renewed = renewed(entries, old);
+        let was_good = old.is_some() || !renewed.good.units.is_empty() || !renewed.lacks;
+        let refused = renewed.refused.into_iter().map(|(fault, goes_on)| problem(fault, goes_on, false));
+        let warnings = renewed.warnings.into_iter().map(|fault| problem(fault, false, true));
+        let problems = refused.chain(warnings).collect();
+        if let Some(file) = self.files.get_mut(name) {
+            file.lacks = renewed.lacks;
         }
+        if was_good {
+            self.keep(name, renewed.good);
+        }
+        problems
     }
 
     /// Stores the new good version; pods that are missing in the new version end. What has not changed stays the very
@@ -274,8 +280,8 @@ impl Directory {
         }
         self.unsaved.insert(name.clone());
         let old = file.good.take();
-        for pod in &mut good.pods {
-            if let Some(same) = old.iter().flat_map(|old| &old.pods).find(|old| *old == pod) {
+        for pod in good.units.iter_mut().flat_map(|unit| &mut unit.pods) {
+            if let Some(same) = old.iter().flat_map(Good::pods).find(|old| *old == pod) {
                 *pod = same.clone();
             }
         }
@@ -294,7 +300,7 @@ impl Directory {
         }
         let bytes = |name: OsString| {
             let good = self.files.get(&name)?.good.as_ref()?;
-            Some((name, good.document.to_string().into_bytes()))
+            Some((name, good.document().to_string().into_bytes()))
         };
         if let Err(error) = private::replace_files(&self.last_good, unsaved.into_iter().filter_map(bytes)) {
             log::warn!("keep the last good versions of manifests in {}: {error}", self.last_good.display());
@@ -317,7 +323,7 @@ impl Directory {
     }
 
     fn mark_gone(&mut self, good: &Good) {
-        for wanted in &good.pods {
+        for wanted in good.pods() {
             if self.gone.len() < GONE_MAX {
                 self.gone.insert(&wanted.name.uid);
                 self.gone_names.insert((wanted.name.namespace.clone(), wanted.name.name.clone()));
@@ -334,20 +340,23 @@ impl Directory {
         files.unread.extend(page_unknown.then(|| page::NAME.to_owned()));
         let mut owners: BTreeMap<String, &OsString> = BTreeMap::new();
         let mut doubles = BTreeSet::new();
+        let too_many = (!whole).then_some(FILES_MAX);
+        let mut problems = file_problems::of_directory(&self.path, self.trouble.as_deref(), too_many, page_unknown);
         for (name, file) in &self.files {
-            let Some(good) = &file.good else {
+            files.problems.extend(file.problems.iter().cloned());
+            problems.extend(file.problems.iter().map(|found| file_problems::of_file(found, file.stamp.modified)));
+            if file.good.is_none() || file.lacks {
                 complete = false;
                 files.unread.insert(name.to_string_lossy().into_owned());
-                continue;
-            };
+            }
+            let Some(good) = &file.good else { continue };
             let mut double = |first: &OsString, what: String, how: &str| {
                 let (path, first) = (self.place_of(name), first.to_string_lossy());
-                doubles.insert(format!(
-                    "manifest {}: {first} asks for the same {what} and comes first: {how}",
-                    path.display()
-                ));
+                let why = format!("{first} asks for the same {what} and comes first: {how}");
+                doubles.insert(format!("manifest {}: {why}", path.display()));
+                problems.push(file_problems::double(&path, why));
             };
-            for wanted in &good.pods {
+            for wanted in good.pods() {
                 let PodName { uid, namespace, name: pod, .. } = &wanted.name;
                 match owners.get(uid) {
                     None => {
@@ -360,7 +369,7 @@ impl Directory {
                     }
                 }
             }
-            for (place, object) in &good.objects {
+            for (place, object) in good.objects() {
                 let what = format!("{} {}/{}", place.kind.name(), place.namespace, place.name);
                 match owners.get(&what) {
                     None => {
@@ -381,8 +390,9 @@ impl Directory {
         };
         self.gone_names.retain(|(namespace, name)| !asked(namespace, name));
         files.gone = self.gone_names.clone();
-        let files = Arc::new(files);
-        SourceState { pods, complete, gone: self.gone.clone(), objects, files, ..SourceState::default() }
+        let services = gathered(self.files.iter().map(|(name, file)| (name, file.good.as_ref())));
+        let (gone, files) = (self.gone.clone(), Arc::new(files));
+        SourceState { pods, complete, gone, objects, services, files, problems, ..SourceState::default() }
     }
 }
 
@@ -604,8 +614,7 @@ mod tests {
         };
         bed.put("all.yaml", &text(2));
         let before = directory.read();
-        let complaints: Vec<&String> = directory.files.values().filter_map(|file| file.complaint.as_ref()).collect();
-        assert_eq!(complaints, Vec::<&String>::new());
+        assert_eq!(before.files.problems, []);
         assert_eq!((names(&before), before.objects.len()), ((vec!["w-0", "w-1"], true, 0), 1));
         let mut again = bed.open();
         let after = again.state(true, false);
@@ -627,5 +636,105 @@ mod tests {
         assert_eq!(names(&directory.read()), (vec!["web"], false, 0));
         assert_eq!(names(&bed.open().read()), (vec!["web"], false, 0), "it is not made again");
         assert!(!bed.root.join("m").exists());
+    }
+
+    fn pod(name: &str, image: &str, more: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\n\
+             spec: {{containers: [{{name: c, image: {image}{more}}}]}}\n"
+        )
+    }
+
+    fn images(state: &SourceState) -> Vec<(&str, &str)> {
+        let image = |wanted: &'_ Wanted| wanted.document["spec"]["containers"][0]["image"].as_str().unwrap().to_owned();
+        let pairs = state.pods.iter().map(|wanted| (wanted.name.name.as_str(), image(wanted)));
+        pairs.map(|(name, image)| (name, &*image.leak())).collect()
+    }
+
+    #[test]
+    fn an_object_that_is_refused_goes_on_over_a_restart_and_the_others_are_taken() {
+        let bed = Bed::new("objects");
+        let mut directory = bed.open();
+        bed.put("all.yaml", &format!("{}---\n{}", pod("a", "x", ""), pod("b", "x", "")));
+        assert_eq!(images(&directory.read()), [("a", "x"), ("b", "x")]);
+        bed.put("all.yaml", &format!("{}---\n{}", pod("a", "w", ", comand: [z]"), pod("b", "w", "")));
+        for state in [directory.read(), bed.open().read()] {
+            assert_eq!((images(&state), state.complete), (vec![("b", "w"), ("a", "x")], true));
+            let told: Vec<String> = state.files.problems.iter().map(FileProblem::sentence).collect();
+            assert!(told.len() == 1, "{told:?}");
+            for words in
+                ["m/all.yaml: Pod default/a (line 1)", "comand (line 4): unknown", "its last good version goes on"]
+            {
+                assert!(told[0].contains(words), "{told:?}");
+            }
+        }
+        bed.put("all.yaml", &pod("a", "w", ", comand: [z]"));
+        assert_eq!((images(&directory.read()), names(&directory.read()).2), (vec![("a", "x")], 1), "b is gone");
+        // Nobody knows whether this is pod a.
+        bed.put("all.yaml", &pod("a", "w", "").replace("metadata", "metdata"));
+        assert_eq!(images(&directory.read()), [("a", "x")]);
+        bed.put("all.yaml", &pod("a", "w", ""));
+        let state = directory.read();
+        assert_eq!((images(&state), state.files.problems.len()), (vec![("a", "w")], 0));
+    }
+
+    #[test]
+    fn an_object_that_was_never_read_well_is_unknown() {
+        let bed = Bed::new("never");
+        let mut directory = bed.open();
+        bed.put("all.yaml", &format!("{}---\n{}", pod("a", "x", ", comand: [z]"), pod("b", "x", "")));
+        for state in [directory.read(), bed.open().read()] {
+            assert_eq!((images(&state), state.complete), (vec![("b", "x")], false));
+            assert!(state.files.unread.contains("all.yaml"));
+        }
+        bed.put("all.yaml", "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: i}\n");
+        let state = directory.read();
+        assert_eq!((images(&state), state.complete), (vec![], true), "an Ingress asks for no pod");
+        assert!(state.files.problems[0].sentence().contains("kind Ingress: this directory takes"));
+    }
+
+    /// What the agents before this one left on the disk: they dropped unknown fields, and noted no objects.
+    #[test]
+    fn an_upgrade_changes_no_pod_for_a_field_that_the_older_agent_dropped() {
+        let bed = Bed::new("upgrade");
+        let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: w}\nspec:\n  replicas: 2\n  \
+                          replica: 2\n  selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n\
+                          \x20   spec: {containers: [{name: c, image: x, colour: red}]}\n";
+        let text = format!("{}---\n{deployment}", pod("a", "x", ", comand: [z]"));
+        let data = bed.root.join("d").to_str().unwrap().to_owned();
+        let lenient = bed.open().allowing_unknown(true).read_once(&bed, "all.yaml", &text);
+        let alone = bed.open().allowing_unknown(true).read_once(&bed, "one.yaml", &pod("one", "x", ", comand: [z]"));
+        let page = bed.open().with_page(&data, true).allowing_unknown(true);
+        let place = page::place(&data);
+        let fetched = pod("far", "x", ", comand: [z]");
+        private::replace_files(place.parent().unwrap(), [(page::NAME.into(), fetched.into())].into_iter()).unwrap();
+        let before = { page }.read();
+        assert_eq!((lenient.len(), alone.len(), before.pods.len()), (3, 4, 5));
+        for file in ["all.yaml", "one.yaml", page::NAME] {
+            let path = bed.root.join("d/last-good").join(file);
+            let mut kept: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+            if let Some(kept) = kept.as_object_mut() {
+                ["of", "units", "others"].iter().for_each(|field| drop(kept.remove(*field)));
+            }
+            fs::write(&path, kept.to_string()).unwrap();
+        }
+        let mut upgraded = bed.open().with_page(&data, true);
+        let after = upgraded.read();
+        let hashes = |state: &SourceState| -> BTreeMap<String, String> {
+            let of = |wanted: &Arc<Wanted>| (wanted.name.uid.clone(), wanted.manifest_hash.clone());
+            state.pods.iter().map(of).collect()
+        };
+        assert_eq!((hashes(&after), after.complete, after.gone.len()), (hashes(&before), true, 0));
+        let told: Vec<String> = after.files.problems.iter().map(FileProblem::sentence).collect();
+        assert_eq!(told.iter().filter(|text| text.contains("its last good version goes on")).count(), 4, "{told:?}");
+        let again = bed.open().with_page(&data, true).read();
+        assert_eq!((hashes(&again), again.complete), (hashes(&before), true), "and over a restart");
+    }
+
+    impl Directory {
+        fn read_once(mut self, bed: &Bed, name: &str, text: &str) -> Vec<Arc<Wanted>> {
+            bed.put(name, text);
+            self.read().pods
+        }
     }
 }

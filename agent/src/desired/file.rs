@@ -1,6 +1,6 @@
-//! Parses one manifest file, or the kept copy of a file, into pods and objects.
+//! Reads one manifest file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read};
@@ -9,64 +9,29 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use coracle_api::meta::Time;
-use serde_json::{Value, json};
 
+use super::good::{self, Good, Renewed};
 use super::inotify::hidden;
-use super::manifest::{self, Origin};
-use crate::facts::naming::Source;
-use crate::facts::objects::{Object, ObjectKind, Ref};
+use super::manifest::{self, Entry, Fault, Origin};
 use crate::facts::wanted::Wanted;
 
 /// A manifest has some hundred bytes; a bigger file is no manifest.
 pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
-/// The kind of the kept document for several objects.
-const LIST: &str = "List";
+/// How files are read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadSettings<'a> {
+    pub node_name: &'a str,
+    /// `allow-unknown-fields`
+    pub allow_unknown: bool,
+}
 
-/// The content of a manifest file.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Good {
+/// The content of one file, for `check`.
+#[derive(Debug, Default)]
+pub struct Looked {
     pub pods: Vec<Arc<Wanted>>,
-    pub objects: BTreeMap<Ref, Arc<Object>>,
-    /// The form on the disk: the pod itself if the file has one pod and no objects, otherwise a list.
-    pub document: Arc<Value>,
-}
-
-impl Good {
-    fn new(pods: Vec<Value>, objects: Vec<Value>) -> Result<Good, String> {
-        let document = match pods.as_slice() {
-            [pod] if objects.is_empty() => pod.clone(),
-            _ => json!({"kind": LIST, "items": pods.iter().chain(&objects).collect::<Vec<_>>()}),
-        };
-        let objects = objects.iter().filter_map(|object| {
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let kind = object_kind(object)?;
-            let place = Ref {
-                kind,
-                namespace: text(&object["metadata"]["namespace"]),
-                name: text(&object["metadata"]["name"]),
-            };
-            Some((place, Arc::new(Object::read(kind, object))))
-        });
-        let objects = objects.collect();
-        let pods =
-            pods.into_iter().map(|pod| Wanted::new(Source::File, pod).map(Arc::new)).collect::<Result<_, _>>()?;
-        Ok(Good { pods, objects, document: Arc::new(document) })
-    }
-
-    pub fn kept(mut document: Value) -> Result<Good, String> {
-        let items = match document["kind"].as_str() {
-            Some(LIST) => document["items"].as_array_mut().map(std::mem::take).unwrap_or_default(),
-            _ => vec![document],
-        };
-        let (objects, pods) = items.into_iter().partition(|item| object_kind(item).is_some());
-        Good::new(pods, objects)
-    }
-}
-
-fn object_kind(document: &Value) -> Option<ObjectKind> {
-    [ObjectKind::ConfigMap, ObjectKind::Secret, ObjectKind::Claim]
-        .into_iter()
-        .find(|kind| document["kind"] == kind.name())
+    /// Objects that are not taken.
+    pub refused: Vec<Fault>,
+    pub warnings: Vec<Fault>,
 }
 
 /// Unchanged: not read again.
@@ -75,6 +40,11 @@ pub(super) struct Stamp {
     pub modified: Option<SystemTime>,
     pub length: u64,
     pub inode: u64,
+}
+
+impl Stamp {
+    /// Of a file that was not read yet.
+    pub const NONE: Stamp = Stamp { modified: None, length: 0, inode: 0 };
 }
 
 pub(super) fn stamp(path: &Path) -> io::Result<Stamp> {
@@ -86,11 +56,23 @@ pub(super) fn stamp(path: &Path) -> io::Result<Stamp> {
     Ok(Stamp { modified: meta.modified().ok(), length: meta.len(), inode: meta.ino() })
 }
 
-/// The pods and the warnings of one file, as the agent would read the file now.
-pub fn look(path: &Path, node_name: &str) -> Result<(Vec<Arc<Wanted>>, Vec<String>), String> {
-    let stamp = stamp(path).map_err(|error| error.to_string())?;
-    let (good, warnings) = take(path, stamp, node_name)?;
-    Ok((good.pods, warnings))
+/// The content of one file, as an agent without a last good version would read the file now.
+pub fn look(path: &Path, settings: ReadSettings<'_>) -> Result<Looked, Vec<Fault>> {
+    let stamp = stamp(path).map_err(|error| vec![Fault::of_file(error.to_string())])?;
+    let Renewed { good, refused, warnings, .. } = good::renewed(take(path, stamp, settings)?, None);
+    let refused = refused.into_iter().map(|(fault, _)| fault).collect();
+    Ok(Looked { pods: good.pods().cloned().collect(), refused, warnings })
+}
+
+/// The last good versions of files, as the last agent kept them. None: one that cannot be read any more.
+pub(super) fn last_good_versions(folder: &Path) -> impl Iterator<Item = (OsString, Option<Good>)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    entries.filter(|entry| !hidden(&entry.file_name())).filter_map(|entry| {
+        let document = serde_json::from_slice(&fs::read(entry.path()).ok()?).ok()?;
+        let good = Good::kept(document);
+        let good = good.inspect_err(|why| log::error!("last good version {}: {why}", entry.path().display()));
+        Some((entry.file_name(), good.ok()))
+    })
 }
 
 /// The files of a directory that the agent would read.
@@ -105,11 +87,12 @@ pub fn names(path: &Path) -> io::Result<BTreeSet<OsString>> {
     Ok(names)
 }
 
-pub(super) fn take(path: &Path, stamp: Stamp, node_name: &str) -> Result<(Good, Vec<String>), String> {
-    let (text, written) = read_text(path, stamp)?;
+/// The objects of a file. The error: it is unknown which objects the file has.
+pub(super) fn take(path: &Path, stamp: Stamp, settings: ReadSettings<'_>) -> Result<Vec<Entry>, Vec<Fault>> {
+    let (text, written) = read_text(path, stamp).map_err(|why| vec![Fault::of_file(why)])?;
     let file_name = path.file_name().unwrap_or_default().to_string_lossy();
-    let read = manifest::read(&text, Origin { file_name: &file_name, node_name, written })?;
-    Ok((Good::new(read.pods, read.objects)?, read.warnings))
+    let ReadSettings { node_name, allow_unknown } = settings;
+    manifest::read(&text, Origin { file_name: &file_name, node_name, written, allow_unknown })
 }
 
 fn read_text(path: &Path, stamp: Stamp) -> Result<(String, Time), String> {

@@ -4,12 +4,16 @@
 //! directory (with a page of another host), master -> `SourceState` each -> `merge` -> `Desired` -> the loop
 
 pub mod assigned;
+mod complaints;
 pub mod directory;
 pub mod ended;
 pub mod file;
+mod file_problems;
+pub mod file_services;
 pub mod follow;
 mod former;
 pub mod given_up;
+mod good;
 pub mod heard;
 mod inotify;
 pub mod known;
@@ -19,6 +23,7 @@ pub mod master;
 pub mod objects;
 pub mod page;
 pub mod refusals;
+pub mod restarts;
 mod shelf;
 pub mod together;
 pub mod unkept;
@@ -27,9 +32,12 @@ mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use coracle_keeper::problem::{Problem, Subject};
+
 pub use crate::facts::desired::Desired;
 use crate::facts::naming::{PodName, Source};
 use crate::facts::source_state::SourceState;
+use crate::facts::wanted::Wanted;
 
 /// Merges the sources. Only one pod of a uid can run, and only one pod of a namespace and name from one source: the
 /// earlier source, or the earlier pod of a source, wins. The answer names the dropped pods, for the log.
@@ -40,16 +48,18 @@ pub fn merge(sources: &BTreeMap<Source, SourceState>) -> (Desired, Vec<String>) 
     for (&source, state) in sources {
         for wanted in &state.pods {
             let PodName { namespace, name, uid, .. } = &wanted.name;
+            let mut drop = |why: String| {
+                desired.problems.push(left_out(wanted, why.clone()));
+                dropped.push(format!("pod {namespace}/{name} from {source}: {why}"));
+            };
             if let Some(first) = desired.pods.get(uid) {
                 let first = &first.name;
-                dropped.push(format!(
-                    "pod {namespace}/{name} from {source}: its uid {uid} is that of {}/{} from {}; give it another one",
+                drop(format!(
+                    "its uid {uid} is that of {}/{} from {}; give it another one",
                     first.namespace, first.name, first.source
                 ));
             } else if !names.insert((source, namespace.clone(), name.clone())) {
-                dropped.push(format!(
-                    "pod {namespace}/{name} from {source}: there is another of that name; give it another one"
-                ));
+                drop("there is another of that name; give it another one".to_owned());
             } else {
                 desired.pods.insert(uid.clone(), wanted.clone());
             }
@@ -59,6 +69,7 @@ pub fn merge(sources: &BTreeMap<Source, SourceState>) -> (Desired, Vec<String>) 
         }
         desired.gone.extend(state.gone.iter());
         desired.former.extend(state.former.iter().cloned());
+        desired.problems.extend(state.problems.iter().cloned());
         if source == Source::File {
             desired.files = state.files.clone();
         }
@@ -69,10 +80,15 @@ pub fn merge(sources: &BTreeMap<Source, SourceState>) -> (Desired, Vec<String>) 
     (desired, dropped)
 }
 
+fn left_out(wanted: &Wanted, why: String) -> Problem {
+    let PodName { source, namespace, name, .. } = &wanted.name;
+    let what = format!("it is left out, from {source}");
+    Problem { why, ..Problem::new("PodLeftOut", Subject::new("pod", namespace, name), what) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::wanted::Wanted;
     use serde_json::json;
     use std::sync::Arc;
 
@@ -101,6 +117,11 @@ mod tests {
         let (desired, dropped) = merge(&BTreeMap::from([(Source::File, file), (Source::Master, master)]));
         assert_eq!(desired.pods.len(), 1);
         assert_eq!(dropped.len(), 2);
+        let lines: Vec<String> = desired.problems.iter().map(Problem::line).collect();
+        assert!(
+            lines.len() == 2 && lines[0].starts_with("pod a/web: it is left out, from file: there is"),
+            "{lines:?}"
+        );
         assert!(dropped[1].contains("a/web from file"), "{dropped:?}");
     }
 

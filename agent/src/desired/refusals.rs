@@ -48,6 +48,11 @@ impl Refusals {
         NotedRefusal { refusals: self.clone(), what }
     }
 
+    /// Tells each change of `texts`.
+    pub fn changes(&self) -> watch::Receiver<BTreeMap<String, String>> {
+        self.all.subscribe()
+    }
+
     pub fn texts(&self) -> Vec<String> {
         self.all.borrow().iter().map(|(what, why)| format!("the master refuses to {what}: {why}")).collect()
     }

@@ -14,7 +14,7 @@ const PAUSE_FIRST: Duration = Duration::from_secs(5);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// By path: the sentence that says what is not written, and why.
-type Failures = BTreeMap<String, String>;
+pub type Failures = BTreeMap<String, String>;
 
 /// Shared by all that keep a file.
 #[derive(Clone, Debug)]
@@ -46,6 +46,11 @@ impl Unkept {
             _ => {}
         }
         failure.is_none()
+    }
+
+    /// Tells each change of `texts`.
+    pub fn changes(&self) -> watch::Receiver<Failures> {
+        self.failures.subscribe()
     }
 
     pub fn texts(&self) -> Vec<String> {

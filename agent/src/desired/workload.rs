@@ -93,6 +93,30 @@ fn numbers(workload: Workload, spec: &Value) -> Result<(i64, i64), String> {
     }
 }
 
+/// A directory of this host, which stays when the file goes.
+pub fn claim(namespace: &Value, name: &Value, annotations: &Value) -> Value {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let directory = format!("claims/{}/{}", text(namespace), text(name));
+    let mut metadata = json!({"namespace": namespace, "name": name});
+    if !annotations.is_null() {
+        metadata["annotations"] = annotations.clone();
+    }
+    json!({"kind": "PersistentVolumeClaim", "metadata": metadata, "directory": directory})
+}
+
+/// The annotations of the template that a claim of a StatefulSet is made from; null where there are none.
+pub fn notes_of<'a>(set: &'a Value, claim: &str) -> &'a Value {
+    let own = set["metadata"]["name"].as_str().unwrap_or_default();
+    let mut templates = set["spec"]["volumeClaimTemplates"].as_array().into_iter().flatten();
+    let made = |template: &&Value| {
+        template["metadata"]["name"].as_str().is_some_and(|of| {
+            let number = claim.strip_prefix(&format!("{of}-{own}-"));
+            number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+        })
+    };
+    templates.find(made).map_or(&Value::Null, |template| &template["metadata"]["annotations"])
+}
+
 /// Sets the stable name and the claims of a StatefulSet's pod.
 fn set_identity(pod: &mut Value, spec: &Value, name: &str, number: i64) -> Vec<String> {
     if !pod["metadata"]["labels"].is_object() {
@@ -177,6 +201,19 @@ mod tests {
         assert!(made("Job", json!({"completions": 3, "parallelism": 1})).unwrap_err().contains("write 3"));
         assert!(made("Deployment", json!({"replicas": 1000})).unwrap_err().contains("1000 pods"));
         assert_eq!(Workload::of("apps/v1", "CronJob"), None);
+    }
+
+    #[test]
+    fn a_claim_of_a_set_has_the_annotations_of_its_template() {
+        let template =
+            |name: &str, note: &str| json!({"metadata": {"name": name, "annotations": {"coracle.dev/backup": note}}});
+        let set = json!({"metadata": {"name": "w"},
+            "spec": {"volumeClaimTemplates": [template("data", "true"), template("data-w", "false")]}});
+        for (name, expected) in [("data-w-0", "true"), ("data-w-w-0", "false"), ("x-w-0", "")] {
+            let found = claim(&json!("n"), &json!(name), notes_of(&set, name));
+            let note = found["metadata"]["annotations"]["coracle.dev/backup"].as_str().unwrap_or_default();
+            assert_eq!(note, expected, "{name}");
+        }
     }
 
     #[test]

@@ -57,7 +57,7 @@ async fn agent(view: View) -> String {
     let shown = view.shown.borrow().clone();
     let claimed = of_running(&shown, &subjects(&shown, &view.node_name), &view.data_dir);
     let volumes = crate::figures::volumes(claimed).await;
-    metrics::agent(&shown, &view.node_name, files::own(), &volumes)
+    metrics::agent(&shown, &view.node_name, files::own(), &volumes) + &metrics::problems(&view.problems.now())
 }
 
 fn of_running(shown: &Shown, subjects: &[RunningContainer], data_dir: &str) -> Vec<Claimed> {
@@ -74,7 +74,7 @@ fn text<F: Future<Output = String> + Send + 'static>(
     answer
 }
 
-fn deferred<F: Future<Output = String> + Send + 'static>(
+pub(super) fn deferred<F: Future<Output = String> + Send + 'static>(
     view: &View,
     content_type: &'static str,
     make: impl FnOnce(View) -> F + Send + 'static,

@@ -1,14 +1,16 @@
 //! The agent's HTTP endpoints. Its port, which every program of this host reaches, answers `/healthz` alone. Its
-//! socket, for root and the master, also answers `/pods`, `/node`, `/containerLogs/{namespace}/{pod}/{container}`,
-//! `/exec/...`, `/attach/...` and `/portForward/...`: pods hold passwords, logs anything, and a command may do
-//! anything.
+//! socket, for root and the master, also answers `/pods`, `/node`, `/problems`, `/backup`, `/images`, `/update/...`,
+//! `/restart/...`, `/containerLogs/{namespace}/{pod}/{container}`, `/exec/...`, `/attach/...` and `/portForward/...`:
+//! pods hold passwords, logs anything, and a command may do anything.
 //!
 //! Handlers read the last `Shown` and wait for nothing; a log is sent by a task of the agent's own thread.
 
 mod figures;
 mod logs;
 mod place;
+mod restart;
 mod streams;
+mod updates;
 mod view;
 
 use std::path::Path;
@@ -17,10 +19,11 @@ use std::sync::Arc;
 use coracle_http::{Answer, Handler, Limits, Method, Request, StatusCode};
 use serde_json::{Value, json};
 
+use crate::backup::offered::offered;
 use crate::facts::naming::{CONFIG_SOURCE, WAITS_FOR};
 use crate::facts::shown::Shown;
 use crate::telling::node::conditions;
-use crate::telling::summary;
+use crate::telling::problems;
 use streams::With;
 pub use view::View;
 
@@ -87,12 +90,20 @@ fn answer(view: &View, request: &Request) -> Answer {
     if let Some(rest) = path.strip_prefix("/portForward/") {
         return streams::ports(view, rest, request).unwrap_or_else(|refused| refused);
     }
+    if let Some(answer) = updates::answer(view, request) {
+        return answer;
+    }
+    if let Some(rest) = path.strip_prefix("/restart/") {
+        return restart::answer(view, rest, request);
+    }
     if request.method != Method::GET && request.method != Method::HEAD {
         return Answer::text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");
     }
     match path {
         "/healthz" => healthz(&view.shown.borrow(), view.docker.trouble()),
         "/node" => node(view),
+        "/backup" => backup(view),
+        "/problems" => Answer::json(StatusCode::OK, json!({ "problems": view.problems.now() }).to_string()),
         "/pods" | "/pods/" => pods(&view.shown.borrow(), &view.node_name),
         _ => match path.strip_prefix("/containerLogs/") {
             Some(rest) => logs::answer(view, rest, request),
@@ -135,11 +146,20 @@ fn short_of(shown: &Shown) -> Vec<Value> {
     held.map(|one| json!({"type": one.kind, "status": "True", "message": one.message})).collect()
 }
 
+/// For `coracle-agent backup`.
+fn backup(view: &View) -> Answer {
+    let offered = offered(&view.shown.borrow(), &view.node_name, &view.data_dir);
+    match serde_json::to_string(&offered) {
+        Ok(text) => Answer::json(StatusCode::OK, text),
+        Err(error) => Answer::text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+    }
+}
+
 fn pods(shown: &Shown, node_name: &str) -> Answer {
-    let items: Vec<Value> = shown
-        .desired
-        .pods
-        .iter()
+    let mut wanted: Vec<_> = shown.desired.pods.iter().collect();
+    wanted.sort_by_key(|(uid, wanted)| (&wanted.name.namespace, &wanted.name.name, *uid));
+    let items: Vec<Value> = wanted
+        .into_iter()
         .map(|(uid, wanted)| {
             let mut pod = wanted.document.clone();
             pod["apiVersion"] = "v1".into();
@@ -150,7 +170,7 @@ fn pods(shown: &Shown, node_name: &str) -> Answer {
             if let Some(status) = shown.statuses.get(uid) {
                 pod["status"] = status.clone();
             }
-            if let Some(note) = summary::note(shown, uid) {
+            if let Some(note) = problems::note(shown, uid) {
                 pod["metadata"]["annotations"][WAITS_FOR] = note.into();
             }
             pod

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::desired::refusals::Refusals;
+use crate::desired::restarts::RestartList;
 use crate::desired::unkept::Unkept;
 use crate::facts::pod_cidr::PodCidr;
 use crate::facts::shown::Shown;
@@ -14,6 +15,8 @@ use crate::figures::LastReadings;
 use crate::figures::probes::Tallies;
 use crate::host::machine::Host;
 use crate::runtime::docker::Docker;
+use crate::telling::sources::ProblemSources;
+use crate::updates::board::Board;
 
 /// What the handlers look at.
 #[derive(Clone)]
@@ -32,20 +35,27 @@ pub struct View {
     pub unkept: Unkept,
     /// Requests that the master refuses.
     pub refusals: Refusals,
+    /// What is wrong with this node.
+    pub problems: ProblemSources,
+    /// Restarts that were asked for.
+    pub restarts: RestartList,
     /// The range of the pods' addresses.
     pub pods: PodCidr,
     /// What came of probes.
     pub tallies: Arc<Tallies>,
+    /// Updates of images.
+    pub board: Board,
 }
 
 impl View {
     pub fn new(
-        shown: watch::Receiver<Arc<Shown>>,
         docker: Arc<Docker>,
         config: &Config,
         (host, pods): (Host, PodCidr),
-        (unkept, refusals): (Unkept, Refusals),
+        problems: ProblemSources,
+        restarts: RestartList,
     ) -> View {
+        let ProblemSources { shown, unkept, refusals, board, .. } = problems.clone();
         let (node_name, socket, data_dir) = (config.node_name.clone(), config.socket.clone(), config.data_dir.clone());
         let (last, tallies) = (Arc::default(), Arc::default());
         View {
@@ -59,8 +69,11 @@ impl View {
             last,
             unkept,
             refusals,
+            problems,
+            restarts,
             pods,
             tallies,
+            board,
         }
     }
 }

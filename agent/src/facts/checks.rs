@@ -36,6 +36,14 @@ impl ProbeKind {
     }
 }
 
+/// How a probe found a container dead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dead {
+    pub probe: ProbeKind,
+    /// The probe's last output, in words.
+    pub output: String,
+}
+
 /// None: the action is empty. An empty host stays empty and means the pod.
 pub fn check_of(action: &Action, container: &Container) -> Option<Check> {
     if let Some(exec) = &action.exec {

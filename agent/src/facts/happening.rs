@@ -100,6 +100,10 @@ pub enum Event {
     ResizeCompleted {
         summary: String,
     },
+    /// The pod runs from newer images.
+    Updated {
+        message: String,
+    },
 }
 
 impl Event {
@@ -148,6 +152,7 @@ impl Event {
             Event::ResizeCompleted { summary } => {
                 (false, "ResizeCompleted", format!("Pod resize completed: {summary}"))
             }
+            Event::Updated { message } => (false, "Updated", message),
             Event::Dismissed(why) => return (why.kind != Dismissed::OutOfTime, why.reason.into(), why.event),
         };
         (warning, reason.into(), message)

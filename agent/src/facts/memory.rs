@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::facts::again;
 use crate::facts::backoff::{Now, RAN_FINE_MS, restart_wait_ms};
+use crate::facts::checks::Dead;
 use crate::facts::engine::{SeenContainer, State};
 use crate::facts::naming::{PodName, Tag};
 use crate::facts::round::ActionKind;
@@ -33,6 +34,8 @@ pub struct Memory {
     pub pulls: BTreeMap<ContainerKey, Pull>,
     /// Stops under way, by the engine's id.
     pub stops: BTreeMap<String, Stopping>,
+    /// Containers that were stopped because a probe failed, by the engine's id: the probe and its words.
+    pub found_dead: BTreeMap<String, Dead>,
     /// Those whose preStop hook was run, by the engine's id.
     pub pre_stopped: BTreeSet<String>,
     /// postStart hooks that failed, by the engine's id: the text. And those that run now. One may fail before a listing
@@ -233,6 +236,7 @@ impl Memory {
         let alive: BTreeSet<&String> = containers.iter().filter(may_run).map(|seen| &seen.id).collect();
         self.stops.retain(|id, _| alive.contains(id));
         self.pre_stopped.retain(|id| alive.contains(id));
+        self.found_dead.retain(|id, _| containers.iter().any(|seen| seen.id == *id));
     }
 
     /// Notes the wanted pods. `active_ms` is called only for newly wanted pods.
@@ -248,6 +252,7 @@ impl Memory {
     pub fn forget(&mut self, id: &str) {
         self.lives.remove(id);
         self.hooks_failed.remove(id);
+        self.found_dead.remove(id);
     }
 
     /// What cannot be removed of pods, in words.

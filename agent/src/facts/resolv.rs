@@ -62,9 +62,19 @@ impl ClusterNames {
         domain.unwrap_or_else(|| DOMAIN.to_owned())
     }
 
+    /// The address of the DNS server that the configuration gives.
+    pub fn given(&self) -> Option<IpAddr> {
+        self.address
+    }
+
+    /// Whether the configuration or a master gives the address of the DNS server.
+    pub fn has_address(&self) -> bool {
+        self.of_cluster || self.address.is_some()
+    }
+
     /// The configured DNS address, else the address of the service `kube-dns`. Before the service is known, the usual
-    /// default counts.
-    pub fn of_cluster(&self, services: &[Arc<Service>]) -> Option<ClusterDns> {
+    /// default counts. `of_files`: the address where no master gives another.
+    pub fn of_cluster(&self, services: &[Arc<Service>], of_files: Option<IpAddr>) -> Option<ClusterDns> {
         let own = |service: &&Arc<Service>| {
             service.metadata.namespace == "kube-system" && service.metadata.name == "kube-dns"
         };
@@ -72,7 +82,7 @@ impl ClusterNames {
         let address = match self.address {
             Some(address) => address,
             None if self.of_cluster => heard().unwrap_or(IpAddr::V4(ADDRESS)),
-            None => return None,
+            None => of_files?,
         };
         Some(ClusterDns { address, domain: self.domain(services) })
     }

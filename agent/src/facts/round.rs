@@ -45,6 +45,8 @@ pub struct PullWanted {
     pub absent: bool,
     /// A registry is asked in any case.
     pub always: bool,
+    /// No registry is asked: an archive of this host has the image, or nothing has it.
+    pub never: bool,
 }
 
 /// No part of a pod's order either: what is under way for it may wait for this very container.
@@ -148,6 +150,8 @@ pub enum StopReason {
     SandboxGone,
     SandboxEdited,
     Edited,
+    /// A newer image has come, or the one of before comes back.
+    Updated,
     /// The pod no longer has such a container.
     Stranger,
     /// A newer instance of the container exists.
@@ -167,6 +171,8 @@ pub enum StopReason {
     PostStartFailed,
     /// A restart rule of a container restarts all containers in its pod.
     AllRestart,
+    /// A person restarts the pod.
+    Restarted,
     /// The pod took longer than it may.
     OutOfTime,
     Evicted,
@@ -190,6 +196,7 @@ impl fmt::Display for StopReason {
             StopReason::SandboxGone => "its sandbox is gone",
             StopReason::SandboxEdited => "what its containers share has changed",
             StopReason::Edited => "it was edited",
+            StopReason::Updated => "its pod is updated",
             StopReason::Stranger => "its pod no longer has it",
             StopReason::Replaced => "there is a newer one",
             StopReason::StartedAgain => "it had ended, and somebody started it again",
@@ -200,6 +207,7 @@ impl fmt::Display for StopReason {
                 return write!(f, "its {} probe failed{for_good}: {output}", probe.name().to_lowercase());
             }
             StopReason::AllRestart => "all containers of its pod start anew",
+            StopReason::Restarted => "somebody restarts its pod",
             StopReason::PostStartFailed => "its postStart hook failed",
             StopReason::OutOfTime => "its pod was active for longer than it may",
             StopReason::Evicted => "its pod is evicted",

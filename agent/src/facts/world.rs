@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::facts::checks::ProbeKind;
+pub use crate::facts::checks::Dead;
 use crate::facts::engine::{Image, SeenContainer};
 use crate::facts::huge_pages::HugePages;
 use crate::facts::memory::Memory;
+use crate::facts::restarts::{Restart, Restarts};
 use crate::facts::strain::Strain;
 use crate::facts::wanted::Wanted;
 
@@ -27,6 +28,8 @@ pub struct World {
     /// The verdicts of probes, by the engine's container id.
     pub verdicts: Verdicts,
     pub strain: Arc<Strain>,
+    /// Restarts that somebody asked for and that are not carried out yet.
+    pub restarts: Arc<Restarts>,
     /// The host stops: all pods end, and begin again when it is back.
     pub leaving: bool,
     /// Pods with an action in flight, by uid.
@@ -41,6 +44,11 @@ impl World {
     /// Whether a pod has ended for good: by its master's record, or by what this agent said before.
     pub fn has_ended(&self, wanted: &Wanted) -> bool {
         wanted.pod.status.terminal() || self.ended.contains(&wanted.name.uid)
+    }
+
+    /// The restart that somebody asked for. Where nobody did, its numbers are below all.
+    pub fn restart(&self, uid: &str) -> Restart {
+        self.restarts.get(uid).copied().unwrap_or_default()
     }
 }
 
@@ -91,16 +99,11 @@ pub type Verdicts = BTreeMap<String, Verdict>;
 pub struct Verdict {
     /// The result of the readiness probe; None before the first. Not used without a probe.
     pub ready: Option<bool>,
+    /// The words of the readiness probe when it began to fail. Later words are dropped: words with a time in them would
+    /// be a change at each failure.
+    pub unready: Option<String>,
     /// The startup probe has passed.
     pub started: bool,
     /// Set once the startup or the liveness probe has failed as often as its threshold says.
     pub dead: Option<Dead>,
-}
-
-/// How a probe found a container dead.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dead {
-    pub probe: ProbeKind,
-    /// The probe's last output, in words.
-    pub output: String,
 }

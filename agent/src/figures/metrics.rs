@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
+use coracle_keeper::problem::{Problem, Severity, counts};
+
 use super::claims::Claimed;
 use super::probes::{ProbeResult, Tally};
 use super::{Reading, RunningContainer, in_api};
@@ -317,6 +319,25 @@ pub fn agent(shown: &Shown, node_name: &str, process: Option<(f64, u64, u64)>, c
     text.0
 }
 
+/// Problems and warnings of this node, of which `status` has the words. A sum over no series is nothing, so each
+/// severity has a series.
+pub fn problems(problems: &[Problem]) -> String {
+    const NAME: &str = "coracle_problems";
+    let mut text = Text::default();
+    text.family(NAME, "gauge", "Problems (something asked for is missing) and warnings of this node by reason.");
+    let counts = counts(problems);
+    for severity in [Severity::Problem, Severity::Warning] {
+        let mut own = counts.iter().filter(|((of, _), _)| *of == severity).peekable();
+        if own.peek().is_none() {
+            text.line(NAME, &[("severity", severity.name()), ("reason", "")], 0, None);
+        }
+        for ((_, reason), count) in own {
+            text.line(NAME, &[("severity", severity.name()), ("reason", reason)], count, None);
+        }
+    }
+    text.0
+}
+
 /// `/metrics/probes`
 pub fn probes(tallies: &[Tally], node_name: &str) -> String {
     const NAME: &str = "prober_probe_total";
@@ -385,6 +406,19 @@ mod tests {
             networks: vec![("s".into(), vec![eth0])],
             volumes: Vec::new(),
         }
+    }
+
+    #[test]
+    fn problems_are_counted() {
+        let problem = |reason: &str| Problem::new(reason, Default::default(), "no");
+        let text = problems(&[problem("ImageMissing"), problem("DiskLow").warning(), problem("ImageMissing")]);
+        for line in [
+            "coracle_problems{severity=\"problem\",reason=\"ImageMissing\"} 2",
+            "coracle_problems{severity=\"warning\",reason=\"DiskLow\"} 1",
+        ] {
+            assert!(text.lines().any(|other| other == line), "{line}\n{text}");
+        }
+        assert!(problems(&[]).contains("coracle_problems{severity=\"problem\",reason=\"\"} 0"));
     }
 
     #[test]

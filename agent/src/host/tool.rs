@@ -46,6 +46,7 @@ pub fn package(tool: &str) -> &'static str {
     match tool {
         "nft" => "nftables",
         "iptables" | "iptables-restore" => "iptables",
+        "tar" => "tar",
         _ => "iproute2",
     }
 }

@@ -3,42 +3,37 @@
 //!     files of images -> archive PURE -> the engine, once each by digest -> record PURE
 //!     the disk, the engine's images, what pods name -> collect PURE -> those that go
 //!
-//! Looks once a minute, and when a pod needs an image that is not here: it may have been removed since. Where
-//! nothing is new and the disk has room, no question goes to the engine and nothing is written.
+//! Looks when the kernel tells of a file or a disk (`heard`), once a minute, and when a pod needs an image that is not
+//! here: it may have been removed since. Where nothing is new and the disk has room, no question goes to the engine and
+//! nothing is written. A file that is still being written waits until it is closed, or keeps its size for a moment.
 
 pub mod archive;
+mod files;
+mod heard;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{self, BufReader, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use sha2::{Digest, Sha256};
-use tokio::sync::{mpsc, watch};
-use tokio::task::spawn_blocking;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
+use crate::facts::clock::wall_ms;
 use crate::facts::engine::Failure;
 use crate::facts::shown::Shown;
-use crate::host::files;
+use crate::host::files::disk;
 use crate::plan::images::full_name;
 use crate::runtime::Runtime;
 use crate::runtime::docker::Docker;
 use crate::runtime::docker::stock::collect::{CollectionCase, EngineImage, collect, unused, used_percent};
 use crate::runtime::docker::stock::record::Loaded;
-use archive::Archive;
+use files::{FILES_MAX, candidates, is_settled, pieces};
+use heard::Heard;
 
 const LOOK: Duration = Duration::from_secs(60);
-/// The limit of all folders together.
-const FILES_MAX: usize = 200;
-const PIECE_BYTES: usize = 64 * 1024;
-/// Pieces on their way to the engine.
-const PIECES_MAX: usize = 4;
-const ENDINGS: [&str; 5] = [".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst"];
+/// A file that is being written is looked at again after this.
+const SETTLE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImageSettings {
@@ -63,17 +58,33 @@ struct Room {
     held_up: Option<String>,
     /// How many files are too many, said when it changes.
     left_out: usize,
+    heard: Heard,
+    /// At the last look there were files of which only their time tells when they are whole.
+    unsettled: bool,
+    /// For the loop: images have come.
+    wake: Arc<Notify>,
 }
 
-/// Never ends.
-pub async fn run(docker: Arc<Docker>, about: ImageSettings, mut shown: watch::Receiver<Arc<Shown>>) {
+/// Never ends. `wake` is notified when images have come: pods that wait for them start at once.
+pub async fn run(docker: Arc<Docker>, about: ImageSettings, mut shown: watch::Receiver<Arc<Shown>>, wake: Arc<Notify>) {
     if shown.wait_for(|shown| shown.looked).await.is_err() {
         return;
     }
     let mut asked = docker.archives_asked();
-    let (started, failed, last_used_ms) = (Instant::now(), BTreeMap::new(), BTreeMap::new());
-    let mut room =
-        Room { docker, about, looked: false, failed, started, last_used_ms, full: false, held_up: None, left_out: 0 };
+    let mut room = Room {
+        heard: Heard::open(&about.folders),
+        docker,
+        about,
+        looked: false,
+        failed: BTreeMap::new(),
+        started: Instant::now(),
+        last_used_ms: BTreeMap::new(),
+        full: false,
+        held_up: None,
+        left_out: 0,
+        unsettled: false,
+        wake,
+    };
     loop {
         let loaded = room.load().await;
         room.say(loaded);
@@ -83,10 +94,11 @@ pub async fn run(docker: Arc<Docker>, about: ImageSettings, mut shown: watch::Re
         }
         // Pods that go meanwhile are not to be kept in memory.
         drop(seen);
-        let look_at = Instant::now() + LOOK;
+        let look_at = Instant::now() + if room.unsettled { SETTLE } else { LOOK };
         loop {
             tokio::select! {
                 () = sleep_until(look_at) => break,
+                () = room.heard.changed() => break,
                 Some(ask) = asked.recv() => {
                     // The receiver of the answer may be gone.
                     let _ = ask.answer.send(room.load_again(&ask.reference).await);
@@ -109,6 +121,24 @@ impl Room {
         self.held_up = why;
     }
 
+    /// The archives that are whole.
+    fn whole(&mut self, mut files: Vec<(PathBuf, String)>) -> Vec<(PathBuf, String)> {
+        let (now_ms, record) = (wall_ms(), self.docker.record());
+        let mut unsettled = false;
+        files.retain(|(path, stamp)| {
+            let known = record.files.get(&*path.to_string_lossy()).is_some_and(|file| file.stamp == *stamp);
+            if known || self.heard.was_closed(path, stamp) {
+                return true;
+            }
+            // The end of a file that is being written is heard.
+            let (written, settled) = (self.heard.is_being_written(path), is_settled(path, now_ms));
+            unsettled |= !written && !settled;
+            !written && settled
+        });
+        self.unsettled = unsettled;
+        files
+    }
+
     async fn load(&mut self) -> Result<(), Failure> {
         let (files, left_out) = candidates(&self.about.folders);
         if left_out != self.left_out && left_out > 0 {
@@ -123,6 +153,7 @@ impl Room {
         let there = |path: &String| files.iter().any(|(one, _)| one.to_string_lossy() == path.as_str());
         self.docker.change_record(|record| record.files.retain(|path, _| there(path)));
         let here = if self.looked || files.is_empty() { None } else { Some(self.ids().await?) };
+        let files = self.whole(files);
         for (path, stamp) in &files {
             let known = self.docker.record().files.get(&*path.to_string_lossy()).cloned();
             let whole = |known: &Loaded| here.as_ref().is_none_or(|here| known.images.is_subset(here));
@@ -147,6 +178,7 @@ impl Room {
     /// An image that was removed since its archive was loaded.
     async fn load_again(&mut self, reference: &str) -> bool {
         let (files, _) = candidates(&self.about.folders);
+        let files = self.whole(files);
         for (path, stamp) in &files {
             let known = self.docker.record().files.get(&*path.to_string_lossy()).cloned();
             let other = known.is_some_and(|known| known.stamp == *stamp && !known.may_have(reference));
@@ -171,9 +203,7 @@ impl Room {
 
     /// `again`: loads the archive even if the engine has all images of the archive.
     async fn load_one(&self, path: &Path, stamp: &str, again: bool) -> Result<(), Failure> {
-        let reading = path.to_owned();
-        let read = spawn_blocking(move || look_into(&reading)).await;
-        let (archive, digest) = read.map_err(|error| Failure::Config(error.to_string()))?.map_err(Failure::Config)?;
+        let (archive, digest) = files::read(path).await.map_err(Failure::Config)?;
         let before = self.ids().await?;
         let same = self
             .docker
@@ -217,6 +247,7 @@ impl Room {
             return Err(Failure::Refused(format!("it was loaded, and the engine has none of {}", names.join(", "))));
         }
         log::info!("loaded {} from {}", names.join(", "), path.display());
+        self.wake.notify_one();
         Ok(images)
     }
 
@@ -228,7 +259,7 @@ impl Room {
         let now_ms = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
         let used = used(shown);
         self.last_used_ms.extend(used.iter().map(|id| (id.clone(), now_ms)));
-        let Some((root, disk)) = self.docker.root().and_then(|root| Some((root.clone(), files::disk(&root)?))) else {
+        let Some((root, disk)) = self.docker.root().and_then(|root| Some((root.clone(), disk(&root)?))) else {
             return Ok(());
         };
         let percent = used_percent(disk);
@@ -307,135 +338,9 @@ fn without_digits(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
 }
 
-/// Archives in these folders by name, each with a stamp, and the count of archives above the limit. A missing folder
-/// has no archives.
-fn candidates(folders: &[PathBuf]) -> (Vec<(PathBuf, String)>, usize) {
-    let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok));
-    let fits = |name: &str| !name.starts_with('.') && ENDINGS.iter().any(|ending| name.ends_with(ending));
-    let named = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(fits));
-    let mut files: Vec<(PathBuf, String)> = named
-        .filter_map(|path| {
-            let found = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
-            Some((path, format!("{} {}.{} {}", found.len(), found.mtime(), found.mtime_nsec(), found.ino())))
-        })
-        .collect();
-    files.sort();
-    let left_out = files.len().saturating_sub(FILES_MAX);
-    files.truncate(FILES_MAX);
-    (files, left_out)
-}
-
-/// The bytes of the file as a tar archive, decompressed if needed.
-fn unpacked(path: &Path) -> io::Result<Box<dyn Read + Send>> {
-    let mut magic = Vec::new();
-    File::open(path)?.take(4).read_to_end(&mut magic)?;
-    let file = BufReader::with_capacity(PIECE_BYTES, File::open(path)?);
-    Ok(match magic.as_slice() {
-        [0x1f, 0x8b, ..] => Box::new(flate2::read::MultiGzDecoder::new(file)),
-        [0x28, 0xb5, 0x2f, 0xfd] => Box::new(ruzstd::decoding::StreamingDecoder::new(file).map_err(io::Error::other)?),
-        _ => Box::new(file),
-    })
-}
-
-fn look_into(path: &Path) -> Result<(Archive, String), String> {
-    let digest = digest(path).map_err(|error| error.to_string())?;
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let stem = ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name).to_lowercase();
-    let architecture = match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    };
-    let mut input = unpacked(path).map_err(|error| error.to_string())?;
-    Ok((archive::read(&mut input, &stem, architecture)?, digest))
-}
-
-fn digest(path: &Path) -> io::Result<String> {
-    let (mut file, mut sum, mut piece) = (File::open(path)?, Sha256::new(), vec![0; PIECE_BYTES]);
-    loop {
-        let read = file.read(&mut piece)?;
-        if read == 0 {
-            return Ok(sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect());
-        }
-        sum.update(&piece[..read]);
-    }
-}
-
-/// Read by a thread of its own, no faster than the engine takes them.
-fn pieces(path: PathBuf, before: Vec<u8>) -> mpsc::Receiver<io::Result<Bytes>> {
-    let (out, pieces) = mpsc::channel(PIECES_MAX);
-    spawn_blocking(move || {
-        let read = || -> io::Result<()> {
-            let mut input = before.as_slice().chain(unpacked(&path)?);
-            loop {
-                let mut piece = Vec::with_capacity(PIECE_BYTES);
-                (&mut input).take(PIECE_BYTES as u64).read_to_end(&mut piece)?;
-                // Who no longer listens has said why.
-                if piece.is_empty() || out.blocking_send(Ok(piece.into())).is_err() {
-                    return Ok(());
-                }
-            }
-        };
-        if let Err(error) = read() {
-            let _ = out.blocking_send(Err(error));
-        }
-    });
-    pieces
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
-
-    #[test]
-    fn archives_are_read_however_they_are_packed() {
-        let folder = std::env::temp_dir().join(format!("coracle-images-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let mut tar = Vec::new();
-        crate::runtime::pause::entry(&mut tar, "manifest.json", 0o644, br#"[{"Config":"a.json","RepoTags":["x:1"]}]"#);
-        tar.resize(tar.len() + 1024, 0);
-        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        packed.write_all(&tar).unwrap();
-        let zst = ruzstd::encoding::compress_to_vec(tar.as_slice(), ruzstd::encoding::CompressionLevel::Fastest);
-        let files = [("a.tar", tar.clone()), ("b.tar.gz", packed.finish().unwrap()), ("c.tar.zst", zst)];
-        for (name, bytes) in &files {
-            fs::write(folder.join(name), bytes).unwrap();
-            let (archive, digest) = look_into(&folder.join(name)).unwrap();
-            assert_eq!((archive.names, digest.len()), (vec!["x:1".to_owned()], 64), "{name}");
-            let mut all = Vec::new();
-            unpacked(&folder.join(name)).unwrap().read_to_end(&mut all).unwrap();
-            assert!(all == tar, "{name}");
-        }
-        for other in ["notes.txt", ".d.tar"] {
-            fs::write(folder.join(other), "x").unwrap();
-        }
-        let (found, left_out) = candidates(&[folder.clone(), "/nonexistent".into()]);
-        assert_eq!(left_out, 0);
-        assert_eq!(
-            found.iter().map(|(path, _)| path.file_name().unwrap().to_str().unwrap()).collect::<Vec<_>>(),
-            files.map(|(name, _)| name)
-        );
-        fs::remove_dir_all(folder).unwrap();
-    }
-
-    #[test]
-    fn of_too_many_the_first_by_name_are_taken_and_the_rest_is_counted() {
-        let folder = std::env::temp_dir().join(format!("coracle-many-images-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        for number in (0..FILES_MAX + 3).rev() {
-            fs::write(folder.join(format!("{number:04}.tar")), "x").unwrap();
-        }
-        let (found, left_out) = candidates(std::slice::from_ref(&folder));
-        let last = found.last().map(|(path, _)| path.clone());
-        fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(
-            (found.len(), left_out, last),
-            (FILES_MAX, 3, Some(folder.join(format!("{:04}.tar", FILES_MAX - 1))))
-        );
-    }
 
     #[test]
     fn a_reason_is_the_same_while_only_its_figures_change() {

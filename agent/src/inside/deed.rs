@@ -1,18 +1,26 @@
-//! PURE. Turns the command line of `exec` and `logs` into requests to the agent, and its answers into output.
+//! PURE. Turns the command line of `exec`, `logs` and `restart` into requests to the agent or the master, and their
+//! answers into output.
 //!
-//!     coracle-agent exec [OPTIONS] POD [--] COMMAND...      coracle-agent logs [OPTIONS] POD
+//!     coracle exec [OPTIONS] POD [--] COMMAND...      coracle logs [OPTIONS] POD      coracle restart [OPTIONS] POD
+
+use std::time::Duration;
 
 use serde_json::Value;
 
+use super::named::{Named, encoded};
+
 /// The annotation that names a pod's default container, as kubectl reads it.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
-/// Agent options that determine the socket's path.
-const OF_AGENT: [&str; 3] = ["config", "node-name", "socket-dir"];
+/// Agent options that determine the paths of the sockets.
+const OF_AGENT: [&str; 4] = ["config", "node-name", "socket-dir", "master"];
+/// As long as a pod may take until it is ready again.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// A day: a longer wait is a mistake.
+const PATIENCE_MAX: Duration = Duration::from_secs(86_400);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deed {
-    pub namespace: String,
-    pub pod: String,
+    pub named: Named,
     pub container: Option<String>,
     pub all_containers: bool,
     pub what: DeedKind,
@@ -27,6 +35,18 @@ pub enum DeedKind {
     },
     /// With what the API calls them in a query.
     Logs(Vec<(&'static str, String)>),
+    /// None: nobody waits until it is over.
+    Restart {
+        patience: Option<Duration>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Word {
+    #[default]
+    Exec,
+    Logs,
+    Restart,
 }
 
 /// An existing container of a pod, by the agent's names.
@@ -40,18 +60,21 @@ pub struct PodContainer {
 /// options.
 pub fn read(arguments: &[String]) -> Option<Result<(Deed, Vec<String>), String>> {
     let (word, rest) = arguments.split_first()?;
-    let is_exec = match word.as_str() {
-        "exec" => true,
-        "logs" => false,
+    let word = match word.as_str() {
+        "exec" => Word::Exec,
+        "logs" => Word::Logs,
+        "restart" => Word::Restart,
         _ => return None,
     };
-    Some(Words { is_exec, ..Words::default() }.read(rest))
+    Some(Words { word, ..Words::default() }.read(rest))
 }
 
 /// The part of a command line that has been parsed.
 #[derive(Default)]
 struct Words {
-    is_exec: bool,
+    word: Word,
+    no_wait: bool,
+    patience: Option<Duration>,
     namespace: Option<String>,
     container: Option<String>,
     all_containers: bool,
@@ -78,7 +101,7 @@ impl Words {
                     self.option(&letter.to_string(), None, &mut || rest.next().cloned())?;
                 }
             } else if pod.is_none() {
-                pod = Some(word.strip_prefix("pod/").unwrap_or(word).to_owned());
+                pod = Some(word.clone());
             } else {
                 // From here on every word is the command's, also one that looks like an option.
                 command.push(word.clone());
@@ -87,22 +110,25 @@ impl Words {
         }
         command.extend(rest.cloned());
         let pod = pod.ok_or("a pod's name is missing: see --help")?;
-        let what = match (self.is_exec, command.first()) {
-            (true, None) => return Err("a command is missing: coracle-agent exec POD -- COMMAND".to_owned()),
-            (true, Some(_)) => DeedKind::Exec { stdin: self.stdin, tty: self.tty, command },
-            (false, Some(word)) => {
+        let what = match (self.word, command.first()) {
+            (Word::Exec, None) => return Err("a command is missing: exec POD -- COMMAND".to_owned()),
+            (Word::Exec, Some(_)) => DeedKind::Exec { stdin: self.stdin, tty: self.tty, command },
+            (_, Some(word)) => {
                 return Err(format!("{word:?} stands behind the pod, of which there is one: see --help"));
             }
-            (false, None) => DeedKind::Logs(self.query),
+            (Word::Logs, None) => DeedKind::Logs(self.query),
+            (Word::Restart, None) if self.no_wait && self.patience.is_some() => {
+                return Err("--no-wait and --timeout do not go together".to_owned());
+            }
+            (Word::Restart, None) => {
+                DeedKind::Restart { patience: (!self.no_wait).then(|| self.patience.unwrap_or(PATIENCE)) }
+            }
         };
         if self.all_containers && self.container.is_some() {
             return Err("--container names one, and --all-containers all: they do not go together".to_owned());
         }
-        let namespace = self.namespace.unwrap_or_else(|| "default".to_owned());
-        Ok((
-            Deed { namespace, pod, container: self.container, all_containers: self.all_containers, what },
-            self.of_agent,
-        ))
+        let named = Named::parse(&pod, self.namespace.as_deref())?;
+        Ok((Deed { named, container: self.container, all_containers: self.all_containers, what }, self.of_agent))
     }
 
     fn option(
@@ -112,22 +138,24 @@ impl Words {
         next: &mut dyn FnMut() -> Option<String>,
     ) -> Result<(), String> {
         let mut value = || given.clone().or_else(&mut *next).ok_or_else(|| format!("{name} needs a value"));
-        match name {
-            "namespace" | "n" => self.namespace = Some(value()?),
-            "container" | "c" => self.container = Some(value()?),
-            "stdin" | "i" if self.is_exec => self.stdin = true,
-            "tty" | "t" if self.is_exec => self.tty = true,
-            "follow" | "f" if !self.is_exec => self.query.push(("follow", "true".to_owned())),
-            "previous" | "p" if !self.is_exec => self.query.push(("previous", "true".to_owned())),
-            "all-containers" if !self.is_exec => self.all_containers = true,
-            "stream" if !self.is_exec => self.query.push(("stream", stream(&value()?)?)),
-            "timestamps" if !self.is_exec => self.query.push(("timestamps", "true".to_owned())),
-            "tail" if !self.is_exec => self.query.push(("tailLines", number(name, &value()?)?)),
-            "limit-bytes" if !self.is_exec => self.query.push(("limitBytes", number(name, &value()?)?)),
-            "since" if !self.is_exec => self.query.push(("sinceSeconds", seconds(&value()?)?)),
-            "since-time" if !self.is_exec => self.query.push(("sinceTime", value()?)),
-            name if OF_AGENT.contains(&name) => self.of_agent.extend([format!("--{name}"), value()?]),
-            name => {
+        match (self.word, name) {
+            (_, "namespace" | "n") => self.namespace = Some(value()?),
+            (Word::Exec | Word::Logs, "container" | "c") => self.container = Some(value()?),
+            (Word::Exec, "stdin" | "i") => self.stdin = true,
+            (Word::Exec, "tty" | "t") => self.tty = true,
+            (Word::Logs, "follow" | "f") => self.query.push(("follow", "true".to_owned())),
+            (Word::Logs, "previous" | "p") => self.query.push(("previous", "true".to_owned())),
+            (Word::Logs, "all-containers") => self.all_containers = true,
+            (Word::Logs, "stream") => self.query.push(("stream", stream(&value()?)?)),
+            (Word::Logs, "timestamps") => self.query.push(("timestamps", "true".to_owned())),
+            (Word::Logs, "tail") => self.query.push(("tailLines", number(name, &value()?)?)),
+            (Word::Logs, "limit-bytes") => self.query.push(("limitBytes", number(name, &value()?)?)),
+            (Word::Logs, "since") => self.query.push(("sinceSeconds", seconds(name, &value()?)?.to_string())),
+            (Word::Logs, "since-time") => self.query.push(("sinceTime", value()?)),
+            (Word::Restart, "no-wait") => self.no_wait = true,
+            (Word::Restart, "timeout") => self.patience = Some(patience(&value()?)?),
+            (_, name) if OF_AGENT.contains(&name) => self.of_agent.extend([format!("--{name}"), value()?]),
+            (_, name) => {
                 return Err(format!(
                     "{}{name} is no option here: see --help",
                     if name.len() == 1 { "-" } else { "--" }
@@ -147,9 +175,15 @@ fn stream(text: &str) -> Result<String, String> {
     known.map(str::to_owned).ok_or_else(|| format!("--stream: {text:?} is none of stdout, stderr and all"))
 }
 
+fn patience(text: &str) -> Result<Duration, String> {
+    let patience = Duration::from_secs(seconds("timeout", text)?);
+    let fits = !patience.is_zero() && patience <= PATIENCE_MAX;
+    if fits { Ok(patience) } else { Err(format!("--timeout: {text:?} is not between a second and a day")) }
+}
+
 /// `90s`, `5m`, `1h30m`.
-fn seconds(text: &str) -> Result<String, String> {
-    let bad = || format!("--since: {text:?} is no time such as 90s, 5m or 1h30m");
+fn seconds(name: &str, text: &str) -> Result<u64, String> {
+    let bad = || format!("--{name}: {text:?} is no time such as 90s, 5m or 1h30m");
     let (mut sum, mut digits) = (0u64, String::new());
     for letter in text.chars() {
         let unit = match letter {
@@ -166,32 +200,12 @@ fn seconds(text: &str) -> Result<String, String> {
         sum = count.checked_mul(unit).and_then(|part| sum.checked_add(part)).ok_or_else(bad)?;
         digits.clear();
     }
-    if digits.is_empty() && !text.is_empty() { Ok(sum.to_string()) } else { Err(bad()) }
+    if digits.is_empty() && !text.is_empty() { Ok(sum) } else { Err(bad()) }
 }
 
 impl Deed {
-    /// Selects the containers from the agent's answer to `/pods`: a single container, or all containers in the order of
-    /// start. A pod from a file has two valid names: the name in the file, and the mirror's name.
-    pub fn places(&self, pods: &Value) -> Result<Vec<PodContainer>, String> {
-        let items = || pods["items"].as_array().into_iter().flatten();
-        let here = |pod: &&Value| pod["metadata"]["namespace"] == self.namespace.as_str();
-        let called = |pod: &&Value| {
-            let (name, node) = (
-                pod["metadata"]["name"].as_str().unwrap_or_default(),
-                pod["spec"]["nodeName"].as_str().unwrap_or_default(),
-            );
-            name == self.pod || format!("{name}-{node}") == self.pod
-        };
-        let Some(pod) = items().filter(here).find(called) else {
-            let mut names: Vec<&str> =
-                items().filter(here).filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
-            names.sort_unstable();
-            let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            return Err(format!(
-                "pod {:?} is not on this host; in namespace {:?} there are: {known}",
-                self.pod, self.namespace
-            ));
-        };
+    /// Selects the containers of a pod, which is called `name`: a single container, or all in the order of start.
+    pub fn places(&self, pod: &Value, name: &str) -> Vec<PodContainer> {
         let usual = || {
             let named = pod["metadata"]["annotations"][DEFAULT_CONTAINER].as_str();
             named.or_else(|| pod["spec"]["containers"][0]["name"].as_str()).unwrap_or_default().to_owned()
@@ -208,8 +222,7 @@ impl Deed {
             None if self.all_containers => all().map(str::to_owned).collect(),
             None => vec![usual()],
         };
-        let pod = pod["metadata"]["name"].as_str().unwrap_or_default();
-        Ok(containers.into_iter().map(|container| PodContainer { pod: pod.to_owned(), container }).collect())
+        containers.into_iter().map(|container| PodContainer { pod: name.to_owned(), container }).collect()
     }
 
     /// Its answer goes on as long as the containers run.
@@ -219,7 +232,8 @@ impl Deed {
 
     /// The path of the request to the agent.
     pub fn target(&self, place: &PodContainer) -> String {
-        let path = format!("{}/{}/{}", encoded(&self.namespace), encoded(&place.pod), encoded(&place.container));
+        let (namespace, pod) = (encoded(&self.named.namespace), encoded(&place.pod));
+        let path = format!("{namespace}/{pod}/{}", encoded(&place.container));
         match &self.what {
             DeedKind::Exec { stdin, tty, command } => {
                 let flags = [("input", *stdin), ("output", true), ("error", !tty), ("tty", *tty)];
@@ -227,18 +241,24 @@ impl Deed {
                 let words = command.iter().map(|word| format!("command={}", encoded(word)));
                 format!("/exec/{path}?{}", flags.chain(words).collect::<Vec<_>>().join("&"))
             }
-            DeedKind::Logs(query) => {
-                let query: Vec<String> =
-                    query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
-                format!("/containerLogs/{path}?{}", query.join("&"))
-            }
+            DeedKind::Logs(query) => format!("/containerLogs/{path}?{}", joined(query)),
+            DeedKind::Restart { .. } => format!("/restart/{namespace}/{pod}"),
         }
+    }
+
+    /// The path of the request to the master, for the log of a container on another node.
+    pub fn far_log(&self, place: &PodContainer) -> String {
+        let mut query = vec![("container", place.container.clone())];
+        if let DeedKind::Logs(asked) = &self.what {
+            query.extend(asked.iter().cloned());
+        }
+        let path = format!("{}/pods/{}", encoded(&self.named.namespace), encoded(&place.pod));
+        format!("/api/v1/namespaces/{path}/log?{}", joined(&query))
     }
 }
 
-fn encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+fn joined(query: &[(&str, String)]) -> String {
+    query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect::<Vec<_>>().join("&")
 }
 
 /// The end of a command by the final Status: the exit code, or the reason for a missing exit code.
@@ -274,8 +294,7 @@ mod tests {
     fn command_lines() {
         let deed = |text: &str| read(&words(text)).unwrap().map(|(deed, of_agent)| (deed, of_agent.join(" ")));
         let of = |namespace: &str, container: Option<&str>, what| Deed {
-            namespace: namespace.to_owned(),
-            pod: "p".to_owned(),
+            named: Named::parse("p", Some(namespace)).unwrap(),
             container: container.map(str::to_owned),
             all_containers: false,
             what,
@@ -301,10 +320,14 @@ mod tests {
             given,
             Ok((of("default", None, DeedKind::Logs(query)), "--socket-dir /s --node-name n1".to_owned()))
         );
+        let restart = |patience: Option<u64>| DeedKind::Restart { patience: patience.map(Duration::from_secs) };
+        assert_eq!(deed("restart p"), Ok((of("default", None, restart(Some(300))), String::new())));
+        assert_eq!(deed("restart x/p --no-wait"), Ok((of("x", None, restart(None)), String::new())));
+        assert_eq!(deed("restart -n x p --timeout=90s"), Ok((of("x", None, restart(Some(90))), String::new())));
         for (text, why) in [
             ("exec", "a pod's name is missing: see --help"),
-            ("exec p", "a command is missing: coracle-agent exec POD -- COMMAND"),
-            ("exec p --", "a command is missing: coracle-agent exec POD -- COMMAND"),
+            ("exec p", "a command is missing: exec POD -- COMMAND"),
+            ("exec p --", "a command is missing: exec POD -- COMMAND"),
             ("exec -f p sh", "-f is no option here: see --help"),
             ("logs p q", "\"q\" stands behind the pod, of which there is one: see --help"),
             ("exec -- p ls", "a pod's name is missing: see --help"),
@@ -317,6 +340,14 @@ mod tests {
                 "--container names one, and --all-containers all: they do not go together",
             ),
             ("exec --all-containers p ls", "--all-containers is no option here: see --help"),
+            ("exec --no-wait p ls", "--no-wait is no option here: see --help"),
+            ("restart", "a pod's name is missing: see --help"),
+            ("restart p q", "\"q\" stands behind the pod, of which there is one: see --help"),
+            ("restart -c x p", "-c is no option here: see --help"),
+            ("restart --timeout 5 p", "--timeout: \"5\" is no time such as 90s, 5m or 1h30m"),
+            ("restart --timeout 0s p", "--timeout: \"0s\" is not between a second and a day"),
+            ("restart --timeout 5m --no-wait p", "--no-wait and --timeout do not go together"),
+            ("logs -n shop lab/p", "\"lab/p\" names the namespace lab, and -n the namespace shop"),
         ] {
             assert_eq!(deed(text), Err(why.to_owned()), "{text}");
         }
@@ -330,23 +361,28 @@ mod tests {
             let metadata = json!({"namespace": "default", "name": name, "annotations": annotations});
             json!({"metadata": metadata, "spec": {"nodeName": "n1", "containers": [{"name": "a"}, {"name": "b"}]}})
         };
-        let pods = json!({"items": [pod("p", json!({})), pod("q", json!({DEFAULT_CONTAINER: "b"}))]});
-        let place = |text: &str| {
+        let (p, q) = (pod("p", json!({})), pod("q", json!({DEFAULT_CONTAINER: "b"})));
+        let place = |text: &str, pod: &Value| {
             let (deed, _) = read(&words(text)).unwrap().unwrap();
-            deed.places(&pods).map(|places| places.iter().map(|place| deed.target(place)).collect::<Vec<_>>().join(" "))
+            deed.places(pod, pod["metadata"]["name"].as_str().unwrap())
+                .iter()
+                .map(|place| deed.target(place))
+                .collect::<Vec<_>>()
+                .join(" ")
         };
-        assert_eq!(place("logs p").as_deref(), Ok("/containerLogs/default/p/a?"));
-        assert_eq!(place("logs p-n1 ").as_deref(), Ok("/containerLogs/default/p/a?"));
-        assert_eq!(place("logs --tail 1 q").as_deref(), Ok("/containerLogs/default/q/b?tailLines=1"));
+        assert_eq!(place("logs p", &p), "/containerLogs/default/p/a?");
+        assert_eq!(place("logs --tail 1 q", &q), "/containerLogs/default/q/b?tailLines=1");
         assert_eq!(
-            place("exec -i -c x/y p a=b &").as_deref(),
-            Ok("/exec/default/p/x%2Fy?input=1&output=1&error=1&command=a%3Db&command=%26")
+            place("exec -i -c x/y p a=b &", &p),
+            "/exec/default/p/x%2Fy?input=1&output=1&error=1&command=a%3Db&command=%26"
         );
-        assert_eq!(place("exec -t p sh").as_deref(), Ok("/exec/default/p/a?output=1&tty=1&command=sh"));
-        let nowhere = "pod \"r\" is not on this host; in namespace \"default\" there are: p, q";
+        assert_eq!(place("exec -t deploy/p sh", &p), "/exec/default/p/a?output=1&tty=1&command=sh");
         let all = "/containerLogs/default/p/a?stream=Stderr /containerLogs/default/p/b?stream=Stderr";
-        assert_eq!(place("logs --all-containers --stream=stderr p").as_deref(), Ok(all));
-        assert_eq!(place("logs r"), Err(nowhere.to_owned()));
+        assert_eq!(place("logs --all-containers --stream=stderr p", &p), all);
+        assert_eq!(place("restart p", &p), "/restart/default/p");
+        let (far, _) = read(&words("logs -f shop/q")).unwrap().unwrap();
+        let places = far.places(&q, "q");
+        assert_eq!(far.far_log(&places[0]), "/api/v1/namespaces/shop/pods/q/log?container=b&follow=true");
     }
 
     #[test]

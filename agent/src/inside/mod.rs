@@ -1,18 +1,25 @@
-//! `coracle-agent exec` and `logs`: for a person at the host, without a master and without a further client. Both ask
-//! the running agent over the agent's socket, as the master does.
+//! `exec`, `logs`, `restart`: for a person at the host, without a further client. They ask the running agent over the
+//! agent's socket, as the master does, and the master of this host about the rest of the cluster.
 //!
 //!     deed PURE     the command line, the pod's container, the words of the answer
+//!     named PURE    the names of pods and workloads
+//!     find          the pod of a name: here, or on another node
+//!     restart       asks for it, and waits; rollout PURE: when a workload of the API is through
 //!     terminal      the terminal that this is typed at
 
 pub mod deed;
+mod find;
+pub mod named;
+mod restart;
+mod rollout;
 mod terminal;
 
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use coracle_http::Method;
-use coracle_http::client::{CallError, Client, Target};
+use coracle_http::client::CallError;
 use coracle_http::websocket::frames::{CLOSE_NORMAL, Piece};
 use coracle_http::websocket::{Reader, Writer, begin};
 use futures_util::{StreamExt, stream};
@@ -21,6 +28,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{self, Receiver};
 
 use deed::{Deed, DeedKind, PodContainer};
+use find::{Found, Programs};
 use terminal::Terminal;
 
 /// Bytes of one read from standard input.
@@ -39,24 +47,37 @@ const SIZE: u8 = 4;
 /// The channel on which a client names a channel that ends.
 const CLOSE: u8 = 255;
 
-/// The exit code is the command's; 1 where there is none, and why is told.
-pub async fn run(deed: &Deed, socket: &Path) -> ExitCode {
-    let done = ask(deed, socket).await;
+/// The log of a container on another node may be quiet for long before it begins.
+const FAR_LOG_HEAD: Duration = Duration::from_secs(86_400);
+
+/// Where the programs of this host answer root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sockets {
+    pub agent: PathBuf,
+    pub master: PathBuf,
+}
+
+/// The exit code is the command's; 1 where there is none, and why is told. `name`: how this program is called.
+pub async fn run(name: &str, deed: &Deed, sockets: &Sockets) -> ExitCode {
+    let done = ask(name, deed, &Programs::new(sockets)).await;
     ExitCode::from(done.unwrap_or_else(|why| {
-        eprintln!("coracle-agent: {}", coracle_api::printable::lines(&why.to_string()));
+        eprintln!("{name}: {}", coracle_api::printable::lines(&why));
         1
     }))
 }
 
-async fn ask(deed: &Deed, socket: &Path) -> Result<u8, String> {
-    let client = Client::new(Target::Unix(socket.to_owned()), concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
-    let pods = client.call(Method::GET, "/pods", None).await.map_err(|error| unheard(socket, error))?;
-    let pods =
-        serde_json::from_slice(&pods.body).map_err(|error| format!("the agent's pods cannot be read: {error}"))?;
-    let places = deed.places(&pods)?;
+async fn ask(name: &str, deed: &Deed, programs: &Programs) -> Result<u8, String> {
+    if let DeedKind::Restart { patience } = deed.what {
+        return restart::run(name, deed, programs, patience).await;
+    }
+    let (pod, called) = match programs.find(&deed.named).await? {
+        Found::Here(pod, called) => (pod, called),
+        Found::There(pod) => return ask_far(name, deed, programs, &pod).await,
+    };
+    let places = deed.places(&pod, &called);
     let connect = async |place: &PodContainer, protocol: &'static str| {
-        let upgraded = client.web_socket(&deed.target(place), protocol).await;
-        upgraded.map(begin).map_err(|error| unheard(socket, error))
+        let upgraded = programs.agent.web_socket(&deed.target(place), protocol).await;
+        upgraded.map(begin).map_err(|error| unheard(&programs.sockets.agent, error))
     };
     let log = async |place: &PodContainer| {
         // The writer keeps the connection open.
@@ -69,29 +90,67 @@ async fn ask(deed: &Deed, socket: &Path) -> Result<u8, String> {
             exec(reader, writer, *stdin, *tty).await
         }
         (DeedKind::Exec { .. }, []) => Err("the pod has no container".to_owned()),
-        (DeedKind::Logs(_), [place]) => log(place).await,
-        (DeedKind::Logs(_), places) => {
-            let said = async |place| {
-                let shown = log(place).await;
-                shown.unwrap_or_else(|why| {
-                    let why = why.to_string();
-                    eprintln!("coracle-agent: container {}: {}", place.container, coracle_api::printable::lines(&why));
-                    1
-                })
-            };
-            // Followed logs do not end, so all of them are printed concurrently.
-            let beside = if deed.follows() { places.len().max(1) } else { 1 };
-            let codes: Vec<u8> = stream::iter(places).map(said).buffered(beside).collect().await;
-            Ok(codes.into_iter().max().unwrap_or(0))
-        }
+        (_, places) => of_all(name, deed, places, log).await,
     }
+}
+
+/// The logs of containers, one after the other.
+async fn of_all(
+    name: &str,
+    deed: &Deed,
+    places: &[PodContainer],
+    log: impl AsyncFn(&PodContainer) -> Result<u8, String>,
+) -> Result<u8, String> {
+    if let [place] = places {
+        return log(place).await;
+    }
+    let said = async |place| {
+        let shown = log(place).await;
+        shown.unwrap_or_else(|why| {
+            eprintln!("{name}: container {}: {}", place.container, coracle_api::printable::lines(&why));
+            1
+        })
+    };
+    // Followed logs do not end, so all of them are printed concurrently.
+    let beside = if deed.follows() { places.len().max(1) } else { 1 };
+    let codes: Vec<u8> = stream::iter(places).map(said).buffered(beside).collect().await;
+    Ok(codes.into_iter().max().unwrap_or(0))
+}
+
+/// Of a pod on another node: its log comes through the master. A command there would need a connection that the
+/// master's local socket does not carry.
+async fn ask_far(name: &str, deed: &Deed, programs: &Programs, pod: &serde_json::Value) -> Result<u8, String> {
+    let (pod_name, node) = (named::words(pod), pod["spec"]["nodeName"].as_str().unwrap_or_default());
+    if node.is_empty() {
+        return Err(format!("pod {pod_name} has no node yet: `{name} status` says why"));
+    }
+    if let DeedKind::Exec { command, .. } = &deed.what {
+        let (namespace, pod) = pod_name.split_once('/').unwrap_or_default();
+        return Err(format!(
+            "pod {pod_name} runs on node {node}: run this command there, or `kubectl exec -n {namespace} {pod} -- {}`",
+            command.join(" ")
+        ));
+    }
+    let log = async |place: &PodContainer| {
+        let master = &programs.sockets.master;
+        let pieces = programs.master.pieces(&deed.far_log(place), FAR_LOG_HEAD).await;
+        let mut pieces = pieces.map_err(|error| unheard(master, error))?;
+        while let Some(bytes) = pieces.next().await {
+            if !tell(std::io::stdout(), &bytes.map_err(|error| format!("the log breaks off: {error}"))?) {
+                break;
+            }
+        }
+        Ok(0)
+    };
+    let (_, called) = pod_name.split_once('/').unwrap_or_default();
+    of_all(name, deed, &deed.places(pod, called), log).await
 }
 
 fn unheard(socket: &Path, error: CallError) -> String {
     match error {
         CallError::Refused(_, reply) => deed::refusal(&reply.body),
         CallError::Unreachable(_, error) => format!(
-            "no agent answers on {}: {error}; it answers root, and where its socket is say --config, --socket-dir and \
+            "nobody answers on {}: {error}; it answers root, and where the socket is say --config, --socket-dir and \
              --node-name",
             socket.display()
         ),

@@ -1,4 +1,4 @@
-//! The services of the cluster as last heard, for whoever serves them on this host.
+//! The services of this host, for whoever serves them.
 //!
 //!     services and slices -> rules (`net`), names (`dns`), health check node ports (`health_ports`)
 //!
@@ -14,17 +14,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::facts::happening::Happening;
-use crate::facts::heard::ClusterServices;
 use crate::facts::pod_cidr::PodCidr;
 use crate::facts::resolv::ClusterNames;
-use crate::facts::shown::Shown;
-use crate::facts::view::ViewPart;
 use crate::network::dns::serve::ServedZone;
 use crate::network::dns::zone::{Entries, Zone};
 use crate::network::health_ports::{self, HealthPorts};
 use crate::network::heed::sockets;
-use crate::network::known_ends::as_they_are;
 use crate::network::pod_network::plug;
+use crate::network::served::Served;
 use crate::network::services::group::{Group, grouped};
 use crate::network::services::outer::{OuterPort, asked_here, taken};
 use crate::network::services::{self, KernelRules, Pieces, RuleHost};
@@ -33,6 +30,8 @@ use crate::network::services::{self, KernelRules, Pieces, RuleHost};
 pub struct Servers {
     pub rules: watch::Sender<Option<KernelRules>>,
     pub names: watch::Sender<Arc<ServedZone>>,
+    /// At the address of before a master gave another one.
+    pub former_names: watch::Sender<Arc<ServedZone>>,
     pub ports: watch::Sender<Arc<HealthPorts>>,
 }
 
@@ -87,10 +86,21 @@ impl Names {
     }
 }
 
+/// `zone`: None where every name still has the same records.
+fn serve_names(served: &watch::Sender<Arc<ServedZone>>, zone: Option<&Arc<Zone>>, address: Option<IpAddr>) {
+    served.send_if_modified(|was| {
+        let differs = zone.is_some() || was.address != address;
+        if differs {
+            let zone = zone.unwrap_or(&was.zone).clone();
+            *was = Arc::new(ServedZone { zone, address });
+        }
+        differs
+    });
+}
+
 /// Ends with its sources. A service that does not get all it asks for is told once.
 pub async fn run(
-    mut network: ViewPart<ClusterServices>,
-    mut shown: watch::Receiver<Arc<Shown>>,
+    mut served: watch::Receiver<Served>,
     host: BalancedHost,
     servers: Servers,
     happenings: mpsc::Sender<Happening>,
@@ -99,30 +109,17 @@ pub async fn run(
     let (mut said, mut taken) = (BTreeSet::new(), Taken::default());
     let (mut pieces, mut names) = (Pieces::default(), Names::default());
     loop {
-        let last = network.now();
-        let old = last.as_ref().is_some_and(|last| !last.heard);
-        let seen = shown.borrow_and_update().clone();
-        // Before the first look at the engine nobody knows who still runs: the rules stay as they are.
-        let last = last.filter(|_| !old || seen.looked);
-        let now = last.map(|last| {
-            if old { Arc::new(as_they_are(&last, &here.node, &seen.desired.pods, &seen.statuses)) } else { last }
-        });
+        let now = served.borrow_and_update().clone();
         let range = *pods.borrow_and_update();
         if let (Some(network), Some(range)) = (now, range) {
             here.pod_cidr = range.to_string();
-            let served = dns.of_cluster(&network.services).map(|dns| dns.address);
             let groups = grouped(&network.services, &network.slices);
             taken.look(&network.services);
             let node: Option<IpAddr> = address.borrow_and_update().parse().ok();
-            here.outer.look(&network.services, served, node, taken.found.clone());
+            here.outer.look(&network.services, network.dns, node, taken.found.clone());
             let zone = names.changed(dns.domain(&network.services), &groups).map(Arc::new);
-            servers.names.send_if_modified(|was| {
-                let differs = zone.is_some() || was.address != served;
-                if differs {
-                    *was = Arc::new(ServedZone { zone: zone.unwrap_or_else(|| was.zone.clone()), address: served });
-                }
-                differs
-            });
+            serve_names(&servers.names, zone.as_ref(), network.dns);
+            serve_names(&servers.former_names, zone.as_ref(), network.former_dns);
             let ports = health_ports::ports(&groups, &here);
             servers.ports.send_if_modified(|was| {
                 let differs = **was != ports;
@@ -131,8 +128,8 @@ pub async fn run(
                 }
                 differs
             });
-            let mut wanted = services::rules(&groups, &here, served, &mut pieces);
-            wanted.from_file = old;
+            let mut wanted = services::rules(&groups, &here, network.dns, &mut pieces);
+            (wanted.from_file, wanted.of_files) = (network.from_disk, network.of_files.clone());
             for refused in wanted.refused.iter().filter(|refused| !said.contains(*refused)) {
                 log::warn!("{refused}");
                 // A queue that is full loses events, never more.
@@ -147,11 +144,8 @@ pub async fn run(
                 differs
             });
         }
-        // Pods that go meanwhile are not to be kept in memory.
-        drop(seen);
         let alive = tokio::select! {
-            changed = network.changed() => changed.is_ok(),
-            changed = shown.changed(), if old => changed.is_ok(),
+            changed = served.changed() => changed.is_ok(),
             Ok(()) = address.changed() => true,
             Ok(()) = pods.changed() => true,
             () = sleep_until(taken.again.unwrap_or_else(Instant::now)), if taken.again.is_some() => true,

@@ -8,16 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coracle_api::service::Service;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
 use crate::facts::happening::Happening;
-use crate::facts::heard::ClusterServices;
-use crate::facts::view::ViewPart;
 use crate::network::firewall::{self, Chain};
 use crate::network::host_ports::{Listening, Trouble, asked, listening, troubles};
 use crate::network::kernel_table;
 use crate::network::pod_network::plug;
+use crate::network::served::Served;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -25,12 +24,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 const SOCKETS_BYTES_MAX: u64 = 16 << 20;
 
 /// Never ends. Looks when services ask for something else of this host: never by the clock.
-pub async fn run(mut network: ViewPart<ClusterServices>, node: String, happenings: mpsc::Sender<Happening>) {
+pub async fn run(mut served: watch::Receiver<Served>, node: String, happenings: mpsc::Sender<Happening>) {
     tell_of_firewalls(&node, &happenings).await;
     let (mut last, mut announced) = (None, BTreeSet::new());
     let mut seen: Option<Arc<Vec<Arc<Service>>>> = None;
     loop {
-        let heard = network.now();
+        let heard = served.borrow_and_update().clone();
         // Changed endpoints need no new look at the host.
         if let Some(network) =
             heard.filter(|heard| seen.as_ref().is_none_or(|seen| !Arc::ptr_eq(seen, &heard.services)))
@@ -50,7 +49,7 @@ pub async fn run(mut network: ViewPart<ClusterServices>, node: String, happening
                 sleep(PAUSE).await;
             }
         }
-        if network.changed().await.is_err() {
+        if served.changed().await.is_err() {
             return;
         }
     }

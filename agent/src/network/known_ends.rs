@@ -33,15 +33,17 @@ pub fn as_they_are(
     for service in network.services.iter().filter(|service| !service.spec.selector.is_empty()) {
         let selected = pods.iter().filter(|(_, pod)| selects(service, pod));
         let before = numbers(network, service);
-        slices.extend(
-            selected
-                .filter_map(|(uid, pod)| Some(Arc::new(own_slice(service, &before, pod, node, statuses.get(uid)?)?))),
-        );
+        let slice = |(uid, pod): (&String, &Arc<Wanted>)| {
+            let status = statuses.get(uid)?;
+            let ready = is_ready(status);
+            own_slice(service, &before, pod, node, PodEnd { status, ready })
+        };
+        slices.extend(selected.filter_map(slice).map(Arc::new));
     }
     ClusterServices { slices, ..network.clone() }
 }
 
-fn selects(service: &Service, pod: &Wanted) -> bool {
+pub(super) fn selects(service: &Service, pod: &Wanted) -> bool {
     let labels = &pod.pod.metadata.labels;
     pod.name.namespace == service.metadata.namespace
         && service.spec.selector.iter().all(|(name, value)| labels.get(name) == Some(value))
@@ -59,23 +61,30 @@ fn protocol(text: &str) -> &str {
     if text.is_empty() { "TCP" } else { text }
 }
 
+/// Whether a status says that its pod is ready.
+pub(super) fn is_ready(status: &Value) -> bool {
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
+}
+
+/// A pod of this host as an end of a service.
+pub(super) struct PodEnd<'s> {
+    pub status: &'s Value,
+    pub ready: bool,
+}
+
 /// None: it has no address, or none of the service's ports.
-fn own_slice(
+pub(super) fn own_slice(
     service: &Service,
     before: &BTreeMap<(&str, &str), i64>,
     pod: &Wanted,
     node: &str,
-    status: &Value,
+    PodEnd { status, ready }: PodEnd<'_>,
 ) -> Option<EndpointSlice> {
     let address = status["podIP"].as_str().filter(|ip| !ip.is_empty())?;
     if matches!(status["phase"].as_str(), Some("Succeeded" | "Failed")) {
         return None;
     }
-    let ready = status["conditions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .any(|one| one["type"] == "Ready" && one["status"] == "True");
     let spec = &pod.pod.spec;
     let number = |port: &ServicePort| match &port.target_port {
         None => Some(

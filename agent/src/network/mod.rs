@@ -3,6 +3,7 @@
 pub mod address;
 pub mod balance;
 pub mod dns;
+pub mod file_ends;
 pub mod firewall;
 pub mod health_ports;
 pub mod heed;
@@ -12,5 +13,6 @@ pub mod known_ends;
 pub mod net;
 pub mod netfilter;
 pub mod pod_network;
+pub mod served;
 pub mod services;
 pub mod sieve;

@@ -10,7 +10,8 @@ use crate::facts::seen::{self, Run};
 use crate::facts::waiting::{WaitReason, Waiting};
 use crate::plan::case::PodCase;
 
-/// The kubelet's grace period for `RestartAllContainers`, regardless of the pod's own. No hook runs.
+/// The kubelet's grace period for `RestartAllContainers`, regardless of the pod's own. No hook runs. A person who
+/// restarts a pod leaves it the pod's own.
 const GRACE_S: u64 = 2;
 
 /// Ends all containers from earlier rounds. True while such a container runs.
@@ -19,7 +20,9 @@ pub fn end_earlier(pod: PodCase<'_>, part: &mut PodPlan) -> bool {
     let own =
         |run: &&Run<'_>| wanted.member(&run.tag.container).is_some_and(|member| member.kind != MemberKind::Ephemeral);
     let earlier: Vec<&Run> = seen::members(runs).filter(own).filter(|run| run.tag.renewal < now.number).collect();
-    stops::stop_in_turns(case, part, &earlier, Some(GRACE_S), address, &StopReason::AllRestart)
+    let (grace_s, why) =
+        if now.asked { (None, StopReason::Restarted) } else { (Some(GRACE_S), StopReason::AllRestart) };
+    stops::stop_in_turns(case, part, &earlier, grace_s, address, &why)
 }
 
 /// The back-off step of a container after the restart: the container that caused the restart keeps counting its
@@ -41,7 +44,7 @@ pub fn step(story: &Story<'_>) -> u32 {
 /// it waits.
 pub fn waits(pod: PodCase<'_>, part: &mut PodPlan, stories: &[Story<'_>]) -> bool {
     let PodCase { case, wanted, renewal: now, .. } = pod;
-    if !now.begins || !case.rules.hold(Rule::RestartsBackOff) {
+    if !now.begins || now.asked || !case.rules.hold(Rule::RestartsBackOff) {
         return false;
     }
     let wait = |story: &Story<'_>| match (&story.last, story.newest) {

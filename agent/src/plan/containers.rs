@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::rules::Rule;
 use super::sandbox::Sandbox;
+pub use super::stops::grace_s;
 use super::{anew, images, resize, stops};
 use crate::facts::backoff::{restart_wait_ms, words};
 use crate::facts::checks::hook_of;
@@ -113,6 +114,8 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
     };
     let lost = case.world.memory.lost.get(&(wanted.name.uid.clone(), name.clone()));
     let renewal = pod.renewal.number;
+    // An ephemeral container starts once, whatever becomes of its pod.
+    let sandbox_min = if member.kind == MemberKind::Ephemeral { 0 } else { pod.sandbox_min() };
     if let Some(lost) = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt)) {
         let exit_code = lost.exit_code.unwrap_or(UNKNOWN_CODE);
         story.stale = lost.renewal < renewal && member.kind != MemberKind::Ephemeral;
@@ -125,7 +128,8 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
         // And what was never made leaves its number to the next try.
         story.attempt = if never_made.is_some() { lost.attempt.checked_sub(1) } else { Some(lost.attempt) };
         story.last = LastRun::Ended { death, step, never_made };
-        (story.sandbox, story.same) = (lost.sandbox, hash::same(&lost.hash, &story.hash));
+        let is_newer = lost.sandbox.is_none_or(|sandbox| sandbox >= sandbox_min);
+        (story.sandbox, story.same) = (lost.sandbox, hash::same(&lost.hash, &story.hash) && is_newer);
         return story;
     }
     let Some(run) = newest else { return story };
@@ -146,7 +150,11 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
     (story.attempt, story.sandbox) = (Some(run.restarts()), Some(run.tag.sandbox));
     // A container that the engine cannot resize is replaced instead.
     let resizable = run.seen.limits.is_some() || run.tag.hash == story.hash;
-    let same = hash::same(&run.tag.hash, &story.hash) && resizable && !resize::restarts(pod.wanted, &story.member, run);
+    let is_newer = run.tag.sandbox >= sandbox_min;
+    let same = hash::same(&run.tag.hash, &story.hash)
+        && is_newer
+        && resizable
+        && !resize::restarts(pod.wanted, &story.member, run);
     let replaced = matches!(&story.last, LastRun::Ended { death, .. } if death.edited);
     story.same = same && !replaced || !case.rules.hold(Rule::EditsReplaceTheContainer);
     story
@@ -254,7 +262,7 @@ pub fn start_if_due(pod: PodCase<'_>, part: &mut PodPlan, story: &Story<'_>, san
             step = anew::step(story);
             reason = "all containers of its pod start anew".to_owned();
         }
-        LastRun::Ended { .. } if !story.same => reason = "it was edited".to_owned(),
+        LastRun::Ended { .. } if !story.same => reason = pod.why_anew(story.sandbox).to_string(),
         LastRun::Ended { .. }
             if story.member.kind == MemberKind::Init && story.sandbox.is_some_and(|of| of != *sandbox_attempt) =>
         {
@@ -361,7 +369,10 @@ fn prepare(
     let PodCase { case, wanted, .. } = pod;
     let (attempt, step, spec) = (instance.attempt, instance.step, story.member.spec);
     let ready = images::ready(case, part, wanted, spec, attempt)?;
-    let config = container::member_config(&case.world.node, case.desired, wanted, spec, &ready.image, instance)?;
+    let mut config = container::member_config(&case.world.node, case.desired, wanted, spec, &ready.image, instance)?;
+    if ready.pinned {
+        config.image.clone_from(&ready.image.id);
+    }
     Ok(Start {
         pod: wanted.name.clone(),
         container: spec.name.clone(),
@@ -384,12 +395,4 @@ pub fn crash_loop(wanted: &Wanted, spec: &Container, wait_ms: i64) -> Waiting {
     let text =
         format!("back-off {} restarting failed container={} pod={name}_{namespace}({uid})", words(wait_ms), spec.name);
     Waiting::new(WaitReason::CrashLoopBackOff, text)
-}
-
-/// How long the containers of a pod have to end.
-pub fn grace_s(wanted: &Wanted) -> u64 {
-    let meta = &wanted.pod.metadata;
-    let asked = meta.deletion_timestamp.and(meta.deletion_grace_period_seconds);
-    let grace = asked.or(wanted.pod.spec.termination_grace_period_seconds).unwrap_or(container::GRACE_S_DEFAULT);
-    u64::try_from(grace).unwrap_or(0)
 }

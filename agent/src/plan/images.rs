@@ -21,6 +21,8 @@ const REFERENCE_LENGTH_MAX: usize = 512;
 pub struct ReadyImage {
     pub image: Image,
     pub pulled: bool,
+    /// An update holds the container to this image: it starts from the image's id.
+    pub pinned: bool,
 }
 
 /// The image to start from; otherwise the reason for waiting, with a pull if one is due.
@@ -42,6 +44,10 @@ pub fn ready(
         }
         return Err(Waiting::new(WaitReason::InvalidImageName, text));
     }
+    let pinned = pinned(case, wanted, container).and_then(|id| case.world.images.get(id));
+    if let Some(Some(image)) = pinned {
+        return Ok(ReadyImage { image: image.clone(), pulled: false, pinned: true });
+    }
     let Some(here) = case.world.images.get(name) else {
         // Not looked up this time: the pod changed between the look and the plan. The next look asks for it.
         return Err(Waiting::creating());
@@ -56,7 +62,7 @@ pub fn ready(
     };
     match (policy, here) {
         (Policy::Never | Policy::IfNotPresent, Some(image)) if may_use(image) => {
-            return Ok(ReadyImage { image: image.clone(), pulled: has_pulled });
+            return Ok(ReadyImage { image: image.clone(), pulled: has_pulled, pinned: false });
         }
         (Policy::Never, Some(_)) => {
             let text = format!(
@@ -66,14 +72,20 @@ pub fn ready(
             return Err(Waiting::new(WaitReason::ErrImageNeverPull, text));
         }
         (Policy::Never, None) => {
+            // An archive of this host may have it: one question for each start.
+            if pull.is_none() {
+                part.pulls.push(pull_wanted(case, wanted, container, attempt));
+            }
             let text = format!("Container image \"{name}\" is not present with pull policy of Never");
             return Err(Waiting::new(WaitReason::ErrImageNeverPull, text));
         }
         (Policy::Always, Some(image)) => match pull.map(|pull| &pull.state) {
-            Some(PullState::Done) => return Ok(ReadyImage { image: image.clone(), pulled: true }),
+            Some(PullState::Done) => {
+                return Ok(ReadyImage { image: image.clone(), pulled: true, pinned: false });
+            }
             Some(PullState::Failed { .. }) if case.rules.hold(Rule::LocalImageWillDo) && may_use(image) => {
                 // After the event for the failed pull, a second event says that the image is already present.
-                return Ok(ReadyImage { image: image.clone(), pulled: false });
+                return Ok(ReadyImage { image: image.clone(), pulled: false, pinned: false });
             }
             _ => {}
         },
@@ -84,6 +96,11 @@ pub fn ready(
         pull.logins = logins;
     }
     Err(waiting)
+}
+
+/// The id of the image that an update holds the container to. An image that is gone holds nothing.
+pub fn pinned<'a>(case: Case<'a>, wanted: &Wanted, container: &Container) -> Option<&'a str> {
+    case.desired.update_of(&wanted.name.uid)?.image_of(&container.name, &container.image)
 }
 
 /// The logins from the pod's pull secrets, and the Secrets that cannot be read. A missing Secret gives a note, and the
@@ -148,24 +165,30 @@ fn pull_or_wait(
         }
     };
     if due {
-        let absent = case.world.images.get(name).is_none_or(Option::is_none);
-        let reason = match policy(container) {
-            Policy::Always => "its policy is Always",
-            Policy::IfNotPresent | Policy::Never if absent => "it is not here",
-            Policy::IfNotPresent | Policy::Never => "it was pulled with logins that the pod does not have",
-        };
-        part.pulls.push(PullWanted {
-            pod: wanted.name.clone(),
-            container: container.name.clone(),
-            attempt,
-            image: name.clone(),
-            logins: Vec::new(),
-            reason: reason.to_owned(),
-            absent,
-            always: policy(container) == Policy::Always,
-        });
+        part.pulls.push(pull_wanted(case, wanted, container, attempt));
     }
     waiting
+}
+
+fn pull_wanted(case: Case<'_>, wanted: &Wanted, container: &Container, attempt: u32) -> PullWanted {
+    let policy = policy(container);
+    let absent = case.world.images.get(&container.image).is_none_or(Option::is_none);
+    let reason = match policy {
+        Policy::Always => "its policy is Always",
+        Policy::IfNotPresent | Policy::Never if absent => "it is not here",
+        Policy::IfNotPresent | Policy::Never => "it was pulled with logins that the pod does not have",
+    };
+    PullWanted {
+        pod: wanted.name.clone(),
+        container: container.name.clone(),
+        attempt,
+        image: container.image.clone(),
+        logins: Vec::new(),
+        reason: reason.to_owned(),
+        absent,
+        always: policy == Policy::Always,
+        never: policy == Policy::Never,
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

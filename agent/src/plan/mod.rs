@@ -5,6 +5,7 @@
 //! decides over one pod (its sandbox in `sandbox`, what its volumes hold in `contents`, its containers in `containers`
 //! and their turns in `order`, with `images` and `backoff`), `stops` ends what has to end, `garbage` clears up,
 //! `leftovers` ends pods that nobody wants, `renewal` tells when all containers of a pod start anew and `anew` does it,
+//! `restart` is the request of a person for that,
 //! `strain` says what a host without memory or disk does, `again` what becomes of what somebody starts again. `memory`
 //! is what the loop saw itself and the engine does not tell. `paused` unpauses containers.
 
@@ -22,6 +23,7 @@ mod paused;
 pub mod pods;
 pub mod renewal;
 pub mod resize;
+pub mod restart;
 pub mod rules;
 pub mod sandbox;
 pub mod stops;
@@ -93,12 +95,15 @@ pub fn images_needed(case: Case<'_>) -> BTreeSet<String> {
             match member.kind {
                 // One that starts once and has been made needs its image no more.
                 MemberKind::Ephemeral => own.next().is_none(),
-                MemberKind::Init if order::is_initialized(wanted, runs) => false,
+                MemberKind::Init if order::is_initialized(wanted, runs, case.world.restart(uid)) => false,
                 _ => !own.any(|run| run.seen.lives()),
             }
         });
         // An engine is not asked about what can be no name: one answers `a//b` with a redirection.
-        needed.extend(waits.map(|member| &member.spec.image).filter(|image| images::is_reference(image)).cloned());
+        for member in waits.filter(|member| images::is_reference(&member.spec.image)) {
+            needed.insert(member.spec.image.clone());
+            needed.extend(images::pinned(case, wanted, member.spec).map(str::to_owned));
+        }
     }
     needed
 }

@@ -5,6 +5,7 @@ use super::containers::Story;
 use super::renewal;
 use super::rules::Rule;
 use crate::facts::members::{Member, MemberKind};
+use crate::facts::restarts::Restart;
 use crate::facts::seen::{self, Run};
 use crate::facts::wanted::Wanted;
 use crate::facts::world::World;
@@ -13,7 +14,7 @@ use crate::plan::case::PodCase;
 /// For each container, in the same order: whether it may run now, and start where it does not.
 pub fn turns(pod: PodCase<'_>, stories: &[Story<'_>], sandbox: u32) -> Vec<bool> {
     let in_order = pod.case.rules.hold(Rule::InitContainersComeFirst);
-    let initialized = is_initialized_in(pod.wanted, pod.runs, Some(sandbox));
+    let initialized = is_initialized_in(pod.wanted, pod.runs, Some(sandbox), pod.renewal.number);
     let mut open = true;
     let mut turn = |story: &Story<'_>| {
         let (turn, opens_next) = match story.member.kind {
@@ -32,15 +33,15 @@ pub fn turns(pod: PodCase<'_>, stories: &[Story<'_>], sandbox: u32) -> Vec<bool>
 }
 
 /// Whether the init containers are over: a main container was made in the newest sandbox, since all were started anew.
-pub fn is_initialized(wanted: &Wanted, runs: &[Run<'_>]) -> bool {
-    is_initialized_in(wanted, runs, runs.iter().map(|run| run.tag.sandbox).max())
+pub fn is_initialized(wanted: &Wanted, runs: &[Run<'_>], restart: Restart) -> bool {
+    let round = renewal::of(wanted, runs, restart.round).number;
+    is_initialized_in(wanted, runs, runs.iter().map(|run| run.tag.sandbox).max(), round)
 }
 
-fn is_initialized_in(wanted: &Wanted, runs: &[Run<'_>], sandbox: Option<u32>) -> bool {
+fn is_initialized_in(wanted: &Wanted, runs: &[Run<'_>], sandbox: Option<u32>, round: u32) -> bool {
     let is_main =
         |run: &Run<'_>| wanted.member(&run.tag.container).is_some_and(|member| member.kind == MemberKind::Main);
-    let renewal = renewal::of(wanted, runs).number;
-    let made = |run: &Run<'_>| Some(run.tag.sandbox) == sandbox && run.tag.renewal == renewal && is_main(run);
+    let made = |run: &Run<'_>| Some(run.tag.sandbox) == sandbox && run.tag.renewal == round && is_main(run);
     wanted.pod.spec.init_containers.is_empty() || seen::members(runs).any(made)
 }
 

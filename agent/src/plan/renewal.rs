@@ -3,7 +3,7 @@
 //!
 //! Each container carries the number of its round. Such an exit in the newest round begins the next round: all
 //! containers from earlier rounds end, and then start again (`anew`). The agent keeps no state for this: after a crash
-//! in the middle, it reads the rounds from the engine.
+//! in the middle, it reads the rounds from the engine. A person begins a round as well (`restart`).
 
 use crate::facts::engine::State;
 use crate::facts::hash;
@@ -19,14 +19,18 @@ pub const MESSAGE: &str = "The container is removed because RestartAllContainers
 pub struct Renewal {
     pub number: u32,
     pub begins: bool,
+    /// A person asked for this round, which begins.
+    pub asked: bool,
 }
 
-/// The round of a pod, derived from the labels and states of its containers.
-pub fn of(wanted: &Wanted, runs: &[Run<'_>]) -> Renewal {
-    let number = newest(wanted, runs).map(|run| run.tag.renewal).max().unwrap_or(0);
-    let begins =
-        wanted.restarts_all() && newest(wanted, runs).any(|run| run.tag.renewal == number && is_source(wanted, run));
-    Renewal { number: number.saturating_add(u32::from(begins)), begins }
+/// The round of a pod, derived from the labels and states of its containers. `asked`: the round that a person asked
+/// for; 0: nobody did.
+pub fn of(wanted: &Wanted, runs: &[Run<'_>], asked: u32) -> Renewal {
+    let newest_round = newest(wanted, runs).map(|run| run.tag.renewal).max().unwrap_or(0);
+    let mut of_newest = newest(wanted, runs).filter(|run| run.tag.renewal == newest_round);
+    let exits = wanted.restarts_all() && of_newest.any(|run| is_source(wanted, run));
+    let number = newest_round.saturating_add(u32::from(exits)).max(asked);
+    Renewal { number, begins: number > newest_round, asked: asked > newest_round }
 }
 
 /// The newest start of each container that the pod itself has.

@@ -8,6 +8,7 @@ use crate::facts::memory::Lost;
 use crate::facts::naming::SANDBOX;
 use crate::facts::ports::{TakenPorts, host_ports};
 use crate::facts::resolv;
+use crate::facts::restarts::Restart;
 use crate::facts::round::{ActionKind, Begin, PodPlan, Start, StopReason};
 use crate::facts::seen::{self, Run};
 use crate::facts::waiting::{WaitReason, Waiting};
@@ -27,7 +28,13 @@ pub enum Sandbox {
 fn current<'a>(pod: PodCase<'a>) -> Option<&'a Run<'a>> {
     let newest = seen::of(pod.runs, SANDBOX).next()?;
     let fits = newest.tag.hash == pod.wanted.sandbox_hash || !pod.case.rules.hold(Rule::EditsReplaceTheSandbox);
-    (newest.seen.lives() && fits).then_some(newest)
+    let restarted = restart(pod).replaces(newest.tag.attempt) || newest.tag.attempt < pod.sandbox_min();
+    (newest.seen.lives() && fits && !restarted).then_some(newest)
+}
+
+/// The restart of the pod that somebody asked for.
+fn restart(pod: PodCase<'_>) -> Restart {
+    pod.case.world.restart(&pod.wanted.name.uid)
 }
 
 /// Ends the containers of earlier sandboxes, then brings the sandbox up.
@@ -44,6 +51,8 @@ pub fn bring_up(pod: PodCase<'_>, part: &mut PodPlan, ports: &mut TakenPorts) ->
         };
     }
     let why = match seen::of(runs, SANDBOX).next() {
+        Some(run) if run.tag.attempt < pod.sandbox_min() => StopReason::Updated,
+        Some(run) if restart(pod).replaces(run.tag.attempt) => StopReason::Restarted,
         Some(run) if run.seen.lives() => StopReason::SandboxEdited,
         _ => StopReason::SandboxGone,
     };
@@ -89,7 +98,7 @@ fn named(case: Case<'_>, wanted: &Wanted, config: ContainerConfig) -> Result<Con
 /// One that was made and never begun is begun, or goes where it is not what is wanted now.
 fn half_made(pod: PodCase<'_>, part: &mut PodPlan, ports: &mut TakenPorts, newest: &Run<'_>, address: &str) -> Sandbox {
     let wanted = pod.wanted;
-    if newest.tag.hash == wanted.sandbox_hash {
+    if newest.tag.hash == wanted.sandbox_hash && newest.tag.attempt >= pod.sandbox_min() {
         ports.take(&wanted.name, &newest.tag.host_ports);
         let begin = Begin { id: newest.seen.id.clone(), container: SANDBOX.to_owned(), post_start: None };
         part.act(ActionKind::Begin(Box::new(begin)), "it was made and not started");
@@ -144,11 +153,16 @@ fn start(pod: PodCase<'_>, part: &mut PodPlan, ports: &mut TakenPorts) -> Sandbo
     let lost = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt));
     // Containers of a removed sandbox still carry its number in their labels: this keeps a number from being used
     // twice.
-    let highest = runs.iter().map(|run| run.tag.sandbox).chain(lost.map(|lost| lost.attempt)).max();
+    let used = runs.iter().map(|run| run.tag.sandbox).chain(lost.map(|lost| lost.attempt));
+    let highest = used.chain(restart(pod).sandbox).max();
     let mut step = 0;
     let mut reason = "it is wanted".to_owned();
-    if let Some(LastStart { step: last_step, at_ms, ran_fine, hash: last_hash, text }) = last_start(case, newest, lost)
+    if newest.is_some_and(|run| restart(pod).replaces(run.tag.attempt)) {
+        reason = StopReason::Restarted.to_string();
+    } else if let Some(LastStart { step: last_step, at_ms, ran_fine, hash: last_hash, text }) =
+        last_start(case, newest, lost)
         && last_hash == hash
+        && highest.is_some_and(|highest| highest >= pod.sandbox_min())
     {
         let wait_ms = if ran_fine { 0 } else { restart_wait_ms(last_step) };
         step = if ran_fine { 1 } else { last_step.saturating_add(1) };
@@ -163,7 +177,7 @@ fn start(pod: PodCase<'_>, part: &mut PodPlan, ports: &mut TakenPorts) -> Sandbo
         }
         reason = "its sandbox ended".to_owned();
     }
-    let attempt = highest.map_or(0, |highest| highest.saturating_add(1));
+    let attempt = highest.map_or(0, |highest| highest.saturating_add(1)).max(pod.sandbox_min());
     let (Some(bound), Some(contents)) = (contents::claimed(pod, part), contents::all(pod, part)) else {
         return Sandbox::Waits;
     };

@@ -9,7 +9,9 @@ use super::rules::Rule;
 use crate::facts::engine::{Check, State};
 use crate::facts::round::{Action, ActionKind, PodPlan, Stop, StopReason};
 use crate::facts::seen::Run;
+use crate::facts::wanted::Wanted;
 use crate::plan::case::Case;
+use crate::spec::container;
 
 /// Whatever preStop took, the process has this long after its signal.
 pub const AFTER_SIGNAL_MS_MIN: i64 = 2_000;
@@ -141,4 +143,12 @@ pub fn stop(
         part.act(ActionKind::Stop { stops, why }, reason);
     }
     alive
+}
+
+/// How long the containers of a pod have to end.
+pub fn grace_s(wanted: &Wanted) -> u64 {
+    let meta = &wanted.pod.metadata;
+    let asked = meta.deletion_timestamp.and(meta.deletion_grace_period_seconds);
+    let grace = asked.or(wanted.pod.spec.termination_grace_period_seconds).unwrap_or(container::GRACE_S_DEFAULT);
+    u64::try_from(grace).unwrap_or(0)
 }

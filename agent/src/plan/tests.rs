@@ -13,6 +13,7 @@ use crate::facts::memory::{self, Memory, Pull, PullState, Setback, SetbackKind};
 use crate::facts::naming::Source;
 use crate::facts::round::ActionKind;
 use crate::facts::strain::Strain;
+use crate::facts::update::{PinnedImage, PodUpdate};
 use crate::facts::waiting::{Dismissal, Dismissed, WaitReason, Waits};
 use crate::facts::world::{Dead, Node, Verdict, World};
 use crate::spec::container::{Instance, member_config, sandbox_config};
@@ -75,8 +76,11 @@ fn world(wanted: &Wanted, sandbox: Option<State>, members: &[(u32, u32, State)])
 }
 
 /// What is done at that moment, in short.
-pub(crate) fn check(wanted: &[Wanted], mut world: World, mono_ms: i64, expected: &[&str]) {
-    let mut desired = Desired::default();
+pub(crate) fn check(wanted: &[Wanted], world: World, mono_ms: i64, expected: &[&str]) {
+    check_in(Desired::default(), wanted, world, mono_ms, expected);
+}
+
+fn check_in(mut desired: Desired, wanted: &[Wanted], mut world: World, mono_ms: i64, expected: &[&str]) {
     desired.pods.extend(wanted.iter().map(|wanted| (wanted.name.uid.clone(), Arc::new(wanted.clone()))));
     let mut memory = std::mem::take(&mut world.memory);
     memory.look(&world.containers, Now { wall_ms: 1000, mono_ms: 0 });
@@ -153,6 +157,60 @@ fn what_ended_on_record_stays_ended() {
         let expected: Vec<String> = by_hand.into_iter().chain(["start d 0 step 0".to_owned()]).collect();
         check(world(&wanted, Some(RUNS), &[(0, 0, RUNS)]), &expected);
     }
+}
+
+/// An update replaces the pod as a whole, whatever its policy says of containers that end, and without a back-off.
+#[test]
+fn an_update_replaces_the_pod() {
+    let updated = |sandbox: u32| {
+        let pinned = PinnedImage { reference: "i:1".to_owned(), id: "sha256:old".to_owned() };
+        let images = [("c".to_owned(), pinned)].into();
+        Desired { updates: Arc::new([("u".to_owned(), PodUpdate { sandbox, images })].into()), ..Desired::default() }
+    };
+    for policy in ["Always", "OnFailure", "Never"] {
+        let wanted = one(policy);
+        let check = |sandbox: u32, world: World, expected: &[&str]| {
+            check_in(updated(sandbox), from_ref(&wanted), world, 0, expected);
+        };
+        let alive = || world(&wanted, Some(RUNS), &[(0, 0, RUNS)]);
+        check(0, alive(), &[]);
+        check(1, alive(), &["stop c"]);
+        check(1, world(&wanted, Some(RUNS), &[(0, 3, died(143))]), &["stop POD"]);
+        let ended = || world(&wanted, Some(died(137)), &[(0, 3, died(143))]);
+        check(1, ended(), &["start POD 1 step 0", "remove POD", "start c 1 step 0"]);
+        // What was made for the sandbox before goes.
+        let half = world(&wanted, Some(State::Created { refused: None }), &[]);
+        check(1, half, &["remove POD"]);
+    }
+}
+
+/// A container that is held to an image starts from the image's id, and from its name where the image is gone or the
+/// pod was edited.
+#[test]
+fn a_pinned_image_is_started_from() {
+    let image_of = |reference: &str, is_here: bool| {
+        let wanted = one("Always");
+        let mut world = world(&wanted, Some(RUNS), &[]);
+        let old = is_here.then(|| Image { id: "sha256:old".into(), ..Image::default() });
+        world.images.insert("sha256:old".to_owned(), old);
+        let pinned = PinnedImage { reference: reference.to_owned(), id: "sha256:old".to_owned() };
+        let update = PodUpdate { sandbox: 0, images: [("c".to_owned(), pinned)].into() };
+        let mut desired = Desired { updates: Arc::new([("u".to_owned(), update)].into()), ..Desired::default() };
+        desired.pods.insert("u".to_owned(), Arc::new(wanted));
+        let now = Now { wall_ms: 1000, mono_ms: 0 };
+        let case = Case { desired: &desired, world: &world, now, rules: Rules::default() };
+        let needed = images_needed(case);
+        assert_eq!(needed.contains("sha256:old"), reference == "i:1", "{needed:?}");
+        let round = plan(case);
+        let start = round.pods["u"].iter().find_map(|action| match &action.what {
+            ActionKind::Start(start) if start.container == "c" => Some(start.config.image.clone()),
+            _ => None,
+        });
+        start.unwrap()
+    };
+    assert_eq!(image_of("i:1", true), "sha256:old");
+    assert_eq!(image_of("i:1", false), "i:1");
+    assert_eq!(image_of("i:2", true), "i:1");
 }
 
 #[test]
@@ -417,7 +475,11 @@ fn images_by_policy() {
     };
     let failed = || PullState::Failed { at_ms: 0, text: "no route".to_owned() };
     let never = with("Never");
-    check(from_ref(&never), absent(&never), 0, &["waits: ErrImageNeverPull"]);
+    // An archive of this host is asked for it, once.
+    check(from_ref(&never), absent(&never), 0, &["pull i:1 for c", "waits: ErrImageNeverPull"]);
+    for state in [PullState::InFlight { failed: None }, failed()] {
+        check(from_ref(&never), pulled(absent(&never), state, 0), 0, &["waits: ErrImageNeverPull"]);
+    }
     let present = with("IfNotPresent");
     check(from_ref(&present), absent(&present), 0, &["pull i:1 for c", "waits: ContainerCreating"]);
     let in_flight = |failed: Option<&str>| PullState::InFlight { failed: failed.map(str::to_owned) };

@@ -26,7 +26,7 @@ use crate::config::Config;
 use crate::facts::naming::{hosts_file, resolver_file, volume_dir};
 use crate::facts::seen::{self, PodSeen};
 use crate::facts::shown::Shown;
-use crate::facts::strain::{Short, Strain};
+use crate::facts::strain::{LowDisk, Short, Strain};
 use crate::facts::thresholds::{Level, Signal, Threshold};
 use crate::facts::waiting::{Dismissal, Dismissed};
 use crate::facts::wanted::Wanted;
@@ -174,6 +174,7 @@ impl Room {
     /// Returns the met thresholds, and updates the node's pressure conditions.
     async fn met(&mut self) -> Vec<(Threshold, Level)> {
         let levels = self.levels().await;
+        self.note_low_disks(&levels);
         let met = judge::met(&self.about.thresholds, &levels);
         let now = Instant::now();
         self.short.extend(met.iter().map(|(threshold, _)| (threshold.signal.short(), now)));
@@ -187,6 +188,26 @@ impl Room {
             self.strain.short = short;
         }
         met
+    }
+
+    /// Notes the disks near their end. Two paths on one disk are one disk.
+    fn note_low_disks(&mut self, levels: &BTreeMap<Signal, Level>) {
+        let root = self.docker.root().filter(|root| !gauge::same_disk(&self.about.data_dir, root));
+        let places = [
+            (Some(self.about.data_dir.clone()), [Signal::NodeDisk, Signal::NodeFiles]),
+            (root, [Signal::ImageDisk, Signal::ImageFiles]),
+        ];
+        let mut low = Vec::new();
+        for (path, signals) in places {
+            let Some(path) = path else { continue };
+            for (signal, inodes) in signals.into_iter().zip([false, true]) {
+                let Some(level) = levels.get(&signal).filter(|level| level.capacity > 0) else { continue };
+                let percent = level.available.saturating_mul(100) / level.capacity;
+                let was = self.strain.low.iter().find(|low| low.path == path && low.inodes == inodes);
+                low.extend(LowDisk::note(&path, inodes, percent, was));
+            }
+        }
+        self.strain.low = low;
     }
 
     /// Measuring pauses for a multiple of its own duration: a tree may be large, and other work needs the time.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::timeout;
 
+use crate::facts::checks::Dead;
 use crate::facts::clock::Clock;
 use crate::facts::engine::{Check, CheckOutcome, ContainerConfig, Failure};
 use crate::facts::happening::{Event, Happening};
@@ -281,9 +282,14 @@ impl<'a, R: Runtime> Executor<'a, R> {
 
     async fn stop_one(&self, pod: Option<&PodName>, stop: Stop, why: &StopReason) -> Result<(), Failure> {
         let since_ms = self.clock.now().mono_ms;
-        let (sick, edited) = (matches!(why, StopReason::Unhealthy { .. }), *why == StopReason::Edited);
+        let sick = matches!(why, StopReason::Unhealthy { .. });
+        let edited = matches!(why, StopReason::Edited | StopReason::Updated);
         let stopping = Stopping { since_ms, signalled_ms: None, killed_ms: None, sick, edited };
         self.memory.borrow_mut().stops.insert(stop.id.clone(), stopping);
+        if let StopReason::Unhealthy { probe, output, .. } = why {
+            let dead = Dead { probe: *probe, output: output.clone() };
+            self.memory.borrow_mut().found_dead.insert(stop.id.clone(), dead);
+        }
         let name = pod.filter(|_| stop.container != SANDBOX);
         if let Some(pod) = name {
             self.happen(pod, &stop.container, Event::Killing(why.clone()));

@@ -3,6 +3,7 @@
 pub mod act;
 pub mod giving;
 pub mod lanes;
+pub mod last_lines;
 pub mod leaving;
 pub mod probe;
 pub mod sync;

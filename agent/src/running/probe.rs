@@ -297,7 +297,11 @@ impl Row {
 fn apply(was: Option<&Verdict>, kind: ProbeKind, result: Result<(), String>) -> Verdict {
     let mut verdict = was.cloned().unwrap_or_default();
     match (kind, result) {
-        (ProbeKind::Readiness, result) => verdict.ready = Some(result.is_ok()),
+        (ProbeKind::Readiness, Ok(())) => (verdict.ready, verdict.unready) = (Some(true), None),
+        (ProbeKind::Readiness, Err(output)) => {
+            verdict.ready = Some(false);
+            verdict.unready.get_or_insert(output);
+        }
         (ProbeKind::Startup, Ok(())) => verdict.started = true,
         (probe, result) => verdict.dead = result.err().map(|output| Dead { probe, output }),
     }

@@ -20,6 +20,7 @@ use crate::facts::engine::{Failure, State};
 use crate::facts::happening::{self, Happening};
 use crate::facts::memory::Memory;
 use crate::facts::naming::{PodName, Source};
+use crate::facts::restarts::Restarts;
 use crate::facts::round::Round;
 use crate::facts::seen;
 use crate::facts::shown::Shown;
@@ -47,6 +48,8 @@ pub struct SyncChannels {
     pub verdicts: watch::Receiver<Arc<Verdicts>>,
     /// The pressure on this host.
     pub strain: watch::Receiver<Arc<Strain>>,
+    /// Restarts that somebody asked for.
+    pub restarts: watch::Receiver<Arc<Restarts>>,
     /// The host stops, and all pods with it.
     pub leaving: watch::Receiver<bool>,
     /// Something may have changed (an engine event): look again. Carries nothing.
@@ -94,6 +97,7 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
         let desired = ends.desired.borrow_and_update().clone();
         let verdicts = ends.verdicts.borrow_and_update().clone();
         let strain = ends.strain.borrow_and_update().clone();
+        let restarts = ends.restarts.borrow_and_update().clone();
         let leaving = *ends.leaving.borrow_and_update();
         ends.take_address();
         let mut world = World {
@@ -103,6 +107,7 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
             busy: busy.clone(),
             ended: ended(&ends.shown.borrow()),
             strain,
+            restarts,
             ..World::default()
         };
         let mut finished = Vec::new();
@@ -148,6 +153,7 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
                 Ok(()) = ends.desired.changed() => {}
                 Ok(()) = ends.verdicts.changed() => {}
                 Ok(()) = ends.strain.changed() => {}
+                Ok(()) = ends.restarts.changed() => {}
                 Ok(()) = ends.leaving.changed() => {}
                 Ok(()) = ends.address.changed() => {}
                 () = sleep_until(clock.at(wake_at_ms)) => {}
@@ -333,7 +339,8 @@ fn show(shown: &watch::Sender<Arc<Shown>>, desired: &Arc<Desired>, world: &World
         && was.world.busy == world.busy
         && was.world.memory.left() == world.memory.left()
         && was.world.verdicts == world.verdicts
-        && was.world.strain == world.strain;
+        && was.world.strain == world.strain
+        && was.world.restarts == world.restarts;
     if !same {
         shown.send_replace(Arc::new(Shown {
             desired: desired.clone(),
@@ -366,7 +373,7 @@ impl Trouble {
         self.wait_ms = (self.wait_ms * 2).clamp(ENGINE_WAIT_MS, ENGINE_WAIT_MS_MAX);
         if self.now.is_none() {
             log::warn!("the engine does not answer, everything waits for it: {failure}");
-            self.now = Some((failure.text().to_owned(), now.mono_ms));
+            self.now = Some((failure.text().to_owned(), now.wall_ms));
         }
     }
 

@@ -17,7 +17,7 @@ pub(super) fn start_before(
     newest: Option<&Run<'_>>,
 ) -> Value {
     if let Some(run) = seen::of(runs, &member.spec.name).nth(1) {
-        let anew = newest.is_some_and(|newest| run.tag.renewal < newest.tag.renewal);
+        let anew = case.wanted.restarts_all() && newest.is_some_and(|newest| run.tag.renewal < newest.tag.renewal);
         return if anew { removed() } else { terminated(run, status_of(case.was, member)) };
     }
     let told = newest.zip(status_of(case.was, member)).filter(|(run, status)| {

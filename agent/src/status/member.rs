@@ -144,11 +144,12 @@ fn seen_one(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
     One { name: container.name.clone(), value, ready, never_ran, start_error, unmade, exit_code }
 }
 
-/// Whether `RestartAllContainers` ended the container, and no container from an earlier round runs any more.
+/// Whether `RestartAllContainers` ended the container, and no container from an earlier round runs any more. Of a pod
+/// without such a rule a person began the round, and its containers have ends like any other.
 fn is_over(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>, newest: &Run<'_>) -> bool {
     let earlier = |run: &Run<'_>| run.tag.renewal < case.renewal.number;
     let alive = seen::members(runs).any(|run| run.seen.runs() && earlier(run));
-    member.kind != MemberKind::Ephemeral && earlier(newest) && !alive
+    case.wanted.restarts_all() && member.kind != MemberKind::Ephemeral && earlier(newest) && !alive
 }
 
 /// A container that waits for `RestartAllContainers`. As in a kubelet, its status drops the state that it had before.
@@ -272,7 +273,9 @@ fn left_behind(case: &StatusCase<'_>, runs: &[Run<'_>], member: &Member<'_>) -> 
 fn add_origin(value: &mut Value, case: &StatusCase<'_>, member: &Member<'_>, newest: Option<&Run<'_>>) {
     let StatusCase { wanted, was, .. } = *case;
     if let Some(run) = newest.filter(|run| run.seen.state != (State::Created { refused: None })) {
-        value["image"] = json!(images::full_name(&run.seen.image));
+        // A container that an update holds to an image was made from the image's id, not from a name.
+        let made_from = Some(&run.seen.image).filter(|image| !image.starts_with("sha256:"));
+        value["image"] = json!(images::full_name(made_from.unwrap_or(&member.spec.image)));
         value["imageID"] = json!(run.seen.image_id);
         value["containerID"] = json!(format!("docker://{}", run.seen.id));
         add_resources(value, wanted, member);

@@ -3,5 +3,7 @@
 pub mod events;
 pub mod node;
 pub mod notify;
+pub mod problems;
 pub mod report;
+pub mod sources;
 pub mod summary;

@@ -1,23 +1,19 @@
 //! How the agent is, in a line that systemd shows.
 
-use std::sync::Arc;
-
 use coracle_program::notify::notify;
-use tokio::sync::watch;
 
-use crate::facts::shown::Shown;
-use crate::telling::summary;
+use super::sources::ProblemSources;
 
 /// Sends one line for `systemctl status`, again at each change of the line; ends with the loop.
-pub async fn tell(mut shown: watch::Receiver<Arc<Shown>>) {
+pub async fn tell(mut sources: ProblemSources) {
     let mut said = String::new();
     loop {
-        let line = summary::line(&shown.borrow_and_update());
+        let line = sources.line();
         if line != said {
             notify(&format!("STATUS={}", line.replace('\n', " ")));
             said = line;
         }
-        if shown.changed().await.is_err() {
+        if !sources.changed().await {
             return;
         }
     }

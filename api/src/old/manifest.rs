@@ -81,13 +81,9 @@ pub fn decode_any(document: &Value) -> Result<FromFile, FileRefused> {
                 "must be v1 for a Pod of today, v1beta1 for a Pod of 2014",
             ),
         },
-        (_, _, Some(kind)) if !["Pod", "ContainerManifest"].contains(&kind) => refuse(
-            "kind",
-            Reason::NotSupported,
-            said("kind"),
-            "a manifest file holds pods, ConfigMaps, Secrets, claims and workloads: `kubectl create -f` gives anything \
-             else to a master",
-        ),
+        (_, _, Some(kind)) if !["Pod", "ContainerManifest"].contains(&kind) => {
+            refuse("kind", Reason::NotSupported, said("kind"), "no pod: a manifest of a pod says kind: Pod")
+        }
         (Some(_), None, None) if is_compose(from) => refuse_compose(),
         (Some(version), _, kind) => container_manifest(from, version, kind),
         (None, Some(version), Some(_)) => container_manifest(from, version, None),
@@ -111,9 +107,7 @@ fn is_compose(from: &Object) -> bool {
 }
 
 fn refuse_compose() -> Result<FromFile, FileRefused> {
-    let detail = "a file of Docker Compose is not read here: write a Pod (apiVersion: v1, kind: Pod) or a Deployment \
-                  (apiVersion: apps/v1) for each of its services, as docs/manifests.md shows; `docker compose up` can \
-                  run it beside this agent";
+    let detail = "this is a Compose file: `coracle import FILE` writes manifests of its services";
     Err(FileRefused(vec![Problem::new(&Path::root(), Reason::NotSupported, None, detail)]))
 }
 
@@ -348,8 +342,7 @@ mod tests {
             ),
             (
                 json!({"apiVersion": "v1", "kind": "PodList", "items": []}),
-                "kind: Unsupported value: \"PodList\": a manifest file holds pods, ConfigMaps, Secrets, claims and \
-                 workloads: `kubectl create -f` gives anything else to a master",
+                "kind: Unsupported value: \"PodList\": no pod: a manifest of a pod says kind: Pod",
             ),
             (
                 json!({

@@ -8,10 +8,22 @@ use super::names::ServerNames;
 use super::own_clients::OwnClient;
 use super::{ClusterKeys, certificate, pem};
 use crate::store::locked;
+use coracle_api::meta::Time;
 use coracle_api::strategy::pem::mismatch;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use x509_cert::Certificate;
+
+/// When the first certificate of a file ends.
+fn first_end(file: &Path) -> Result<Time, String> {
+    let text = read_any(file)?;
+    let mut ends = Vec::new();
+    for block in pem::blocks(certificate::LABEL, &text) {
+        let end = certificate::parse(&block)?.tbs_certificate().validity().not_after.to_unix_duration();
+        ends.extend(i64::try_from(end.as_secs()).ok().and_then(Time::from_seconds));
+    }
+    ends.into_iter().min().ok_or_else(|| format!("{}: no certificate is in it", file.display()))
+}
 
 impl ClusterKeys {
     /// The certificate and the key of the server, as PEM.
@@ -35,6 +47,14 @@ impl ClusterKeys {
     pub fn client_authorities_pem(&self) -> Result<String, String> {
         let more = self.options.client_authorities.as_deref().map(read_any).transpose()?;
         Ok(format!("{}{}", self.current().bundle, more.unwrap_or_default()))
+    }
+
+    /// The certificates that the keeper has made, by their files, and when the first of each file ends. Those of this
+    /// master do not end by date.
+    pub fn keepers_certificates(&self) -> Vec<(String, Result<Time, String>)> {
+        let server = self.options.server_files.as_ref().map(|(chain, _)| chain.as_path());
+        let files = server.into_iter().chain(self.options.client_authorities.as_deref());
+        files.map(|file| (file.display().to_string(), first_end(file))).collect()
     }
 
     /// The authority whose clients speak for users, as PEM. Empty: there is none.

@@ -180,6 +180,28 @@ fn a_revoked_certificate_counts_no_more() {
 
 /// A read that fails is repeated also where the file looks as it did then.
 #[test]
+fn the_keeper_s_certificates_say_when_they_end() {
+    let place = Place::new("ends");
+    make_missing(&KeyFolder::of(&place.0), &Entropy::open().expect("a random device")).expect("room");
+    let (chain, key, roots) = (place.0.join("chain.pem"), place.0.join("key.pem"), place.0.join("roots.pem"));
+    let options = KeyOptions {
+        server_files: Some((chain.clone(), key)),
+        client_authorities: Some(roots.clone()),
+        ..place.options(&[])
+    };
+    let keys = ClusterKeys::of_directory(options).expect("they are there");
+    let ends = |seconds: u64| keys.sign_client("ann", &[], Some(Duration::from_secs(seconds))).expect("signed").0;
+    let (soon, late) = (ends(1000), ends(100_000));
+    fs::write(&chain, format!("{late}{soon}")).expect("ours");
+    let told = keys.keepers_certificates();
+    let left = told[0].1.as_ref().expect("it is read").seconds() - keys.now().seconds();
+    assert!(told[0].0 == chain.display().to_string() && (900..=1000).contains(&left), "the first of a file: {told:?}");
+    assert!(told[1].0 == roots.display().to_string() && told[1].1.is_err(), "it is not there: {told:?}");
+    fs::write(&roots, "nothing").expect("ours");
+    assert!(keys.keepers_certificates()[1].1.as_ref().is_err_and(|why| why.contains("no certificate is in it")));
+}
+
+#[test]
 fn a_failed_read_is_repeated() {
     let place = Place::new("repeated");
     let (_store, registry) = registry(&place.0);

@@ -101,7 +101,9 @@ fn drop_old_authority(config: &Config, take: bool) -> Result<Outcome, String> {
     }
     let is_ours = root_uses_it(config)?;
     with_keys(config, |keys| keys.drop_old_authority().map(|()| String::new()))?;
-    let done = told(config, Outcome::good(format!("{shown}\nthe old authority counts no more")));
+    let own =
+        if is_ours { "; /etc/coracle/admin.kubeconfig has a new certificate, copies of the file end" } else { "" };
+    let done = told(config, Outcome::good(format!("{shown}\nthe old authority counts no more{own}")));
     renew(config)?;
     if is_ours {
         refresh_admin(config)?;

@@ -19,6 +19,8 @@ const BURST: f64 = 16.0 * 1024.0 * 1024.0;
 const RATE: f64 = 8.0 * 1024.0;
 /// Users that are remembered; whoever may add most is forgotten first.
 const USERS_MAX: usize = 1024;
+/// The log has one line on refusals in this time: a flood of refusals must not become a flood of lines.
+const LINE_EVERY: Duration = Duration::from_secs(60);
 /// The signs of life of a node: of each kind a node has one object, and without them the pods of the node go elsewhere.
 const SIGNS_OF_LIFE: [(&str, &str); 2] = [("", "nodes"), ("coordination.k8s.io", "leases")];
 /// The controllers and the scheduler of a cluster make objects for everybody.
@@ -28,6 +30,14 @@ const CONTROLLERS: &str = "system:kube-";
 pub(super) struct Growth {
     begun: Instant,
     users: Mutex<Users>,
+    told: Mutex<Told>,
+}
+
+/// The last line of the log on a refusal.
+#[derive(Default)]
+struct Told {
+    at: Option<Duration>,
+    left_out: u64,
 }
 
 #[derive(Default)]
@@ -42,7 +52,7 @@ struct Room {
 
 impl Default for Growth {
     fn default() -> Growth {
-        Growth { begun: Instant::now(), users: Mutex::default() }
+        Growth { begun: Instant::now(), users: Mutex::default(), told: Mutex::default() }
     }
 }
 
@@ -53,6 +63,11 @@ impl Growth {
             return Ok(());
         }
         locked(&self.users).may(&identity.user, self.begun.elapsed())
+    }
+
+    /// A refusal, which the log has at most once a minute. Some(n): a line is due, and n refusals had none.
+    pub(super) fn refused(&self) -> Option<u64> {
+        locked(&self.told).due(self.begun.elapsed())
     }
 
     /// A document of this user has taken the place of another. Where the store has shrunk, the user may add so much.
@@ -69,6 +84,17 @@ pub(super) fn is_sign_of_life(identity: &Identity, resource: &Resource) -> bool 
 
 fn is_bound(identity: &Identity) -> bool {
     !identity.user.starts_with(CONTROLLERS) && !identity.groups.iter().any(|group| group == MASTERS)
+}
+
+impl Told {
+    fn due(&mut self, now: Duration) -> Option<u64> {
+        if self.at.is_some_and(|at| now < at + LINE_EVERY) {
+            self.left_out += 1;
+            return None;
+        }
+        self.at = Some(now);
+        Some(std::mem::take(&mut self.left_out))
+    }
 }
 
 impl Room {
@@ -109,6 +135,13 @@ mod tests {
     use super::*;
 
     const MB: f64 = 1024.0 * 1024.0;
+
+    #[test]
+    fn the_log_has_a_line_a_minute() {
+        let mut told = Told::default();
+        let lines: Vec<Option<u64>> = [0, 1, 59, 60, 61, 200].map(|s| told.due(Duration::from_secs(s))).into();
+        assert_eq!(lines, [Some(0), None, None, Some(2), None, Some(1)]);
+    }
 
     #[test]
     fn a_user_fills_the_store_slowly() {

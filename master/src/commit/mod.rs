@@ -295,6 +295,12 @@ impl Registry {
         if !adds(write, found) {
             return Ok(());
         }
+        if let Some(left_out) = self.growth.refused() {
+            let user = &terms.identity.user;
+            log::warn!(
+                "{user:?} has stored much, and may add {retry_after_s} s from now ({left_out} more such refusals)"
+            );
+        }
         let why = "Too many requests: this user has stored much, and the store has to last for others".to_owned();
         Err(CommitError::unadmitted(String::new(), Refusal::TooMany { why, retry_after_s }))
     }

@@ -79,6 +79,7 @@ pub fn root(kinds: &Kinds, checks: &[String]) -> Value {
         "/api/v1beta3",
         "/apis",
         "/metrics",
+        "/metrics/state",
         "/openapi/v2",
         "/openapi/v3",
         "/openapi/v3/api/v1",

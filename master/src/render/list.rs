@@ -4,7 +4,7 @@
 //! stored bytes, unread, and a long one only while it is sent.
 
 use super::table::{self, Row};
-use super::{ListMeta, Message, bare, columns, parsed, put_metadata, said, text, yaml};
+use super::{ListMeta, Message, bare, columns, parsed, put_metadata, said, text};
 use crate::form::{Form, Media, Shape, Version};
 use crate::store::Stored;
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use coracle_api::kinds::Kind;
 use coracle_api::meta::Time;
 use coracle_api::old;
 use coracle_http::{Body, Long};
-use coracle_schema::protobuf;
+use coracle_schema::{protobuf, yaml};
 use serde_json::{Value, json};
 
 /// The smallest list that is put together while it is sent. What is larger the allocator takes from the kernel, page by

@@ -14,7 +14,6 @@ pub mod openapi;
 #[cfg(test)]
 mod round_trip;
 mod table;
-pub mod yaml;
 
 pub use list::list;
 
@@ -27,7 +26,7 @@ use coracle_api::old;
 use coracle_api::status::Status;
 use coracle_api::types::MACHINERY;
 use coracle_api::watch::Change;
-use coracle_schema::{Types, protobuf};
+use coracle_schema::{Types, protobuf, yaml};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};

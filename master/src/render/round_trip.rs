@@ -1,9 +1,8 @@
 //! Every field of every type goes through each form and comes back the same.
 
-use super::yaml;
 use coracle_api::types;
 use coracle_schema::types::{Container, Element, Field, Types};
-use coracle_schema::{decode, protobuf};
+use coracle_schema::{decode, protobuf, yaml};
 use serde_json::{Map, Value, json};
 
 /// Documents of each type.
@@ -90,12 +89,7 @@ fn every_field_of_every_type() {
             let message = protobuf::encode(&types, &row.name, &written);
             assert_eq!(protobuf::decode(&types, &row.name, &message).as_ref(), Ok(&written), "{}", row.name);
             let text = yaml::write(&written);
-            assert_eq!(
-                coracle_schema::yaml::read(&text).map(|(document, _)| document).as_ref(),
-                Ok(&written),
-                "{}:\n{text}",
-                row.name
-            );
+            assert_eq!(yaml::read(&text).map(|(document, _)| document).as_ref(), Ok(&written), "{}:\n{text}", row.name);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::accepted::{AGGREGATED, Clause, OFFERED, accepted, plain};
 use super::metrics::Troubles;
 use super::reply::nothing;
 use super::tag::{hex, known, mark, unchanged};
-use super::{Serve, description, health};
+use super::{Serve, description, health, metrics};
 use crate::cluster_keys::{ClusterKeys, issuer};
 use crate::fault::Fault;
 use crate::page::ServerDocument;
@@ -27,6 +27,10 @@ pub fn answer(serve: &Serve, page: &ServerDocument, request: &Request) -> Result
             let troubles = Troubles { secure: serve.secure.trouble(), issuers: serve.authenticator.troubles() };
             let (store, audit) = (&*serve.registry.store, serve.audit.figures());
             return Ok(serve.metrics.answer((store, kinds), &troubles, audit));
+        }
+        ServerDocument::Gauges => {
+            let text = serve.desk.as_ref().map(|desk| desk.gauges());
+            return Ok(text.map_or_else(nothing, metrics::answer));
         }
         ServerDocument::Nothing => return Ok(nothing()),
         ServerDocument::Issuer => {

@@ -214,7 +214,7 @@ impl Metrics {
         of_audit(&mut text, audit);
         of_store(&mut text, store, kinds);
         of_process(&mut text);
-        Answer::new(StatusCode::OK, CONTENT_TYPE, Body::Whole(text.into()))
+        answer(text)
     }
 
     fn requests(&self, text: &mut String) {
@@ -242,6 +242,11 @@ impl Metrics {
             requests.untold,
         );
     }
+}
+
+/// A page in Prometheus' text form.
+pub fn answer(text: String) -> Answer {
+    Answer::new(StatusCode::OK, CONTENT_TYPE, Body::Whole(text.into()))
 }
 
 fn histogram(text: &mut String, asked: &Series, durations: &Durations) {

@@ -16,18 +16,19 @@ use crate::authorize::Authorizer;
 use crate::call::{Call, Verb, Version};
 use crate::cluster_keys::ClusterKeys;
 use crate::commit::{Registry, Terms, Writer};
+use crate::desk::Desk;
 use crate::fault::Fault;
 use crate::flow::Flows;
 use crate::prepare::Part;
 use crate::secure_port::SecureState;
 use crate::store::Stored;
 use crate::upkeep::Upkeep;
-use crate::zones;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::status::Status;
 use coracle_api::strategy::{Rules, ZoneFault};
 use coracle_program::lull::WORTH_BYTES;
+use coracle_program::zones;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -47,6 +48,8 @@ pub struct Serve {
     pub(super) authorizer: Arc<dyn Authorizer>,
     /// None: the command line is answered nothing.
     pub(super) upkeep: Option<Upkeep>,
+    /// None: nobody is told what is wrong.
+    pub(super) desk: Option<Arc<Desk>>,
     pub(super) watches: Watches,
     pub(super) giving: Arc<Giving>,
     pub(super) lists: Lists,
@@ -81,6 +84,7 @@ impl Serve {
             keys,
             authorizer,
             upkeep: None,
+            desk: None,
             watches,
             giving: Arc::default(),
             lists: Lists::default(),
@@ -122,6 +126,11 @@ impl Serve {
         Serve { upkeep: Some(upkeep), ..self }
     }
 
+    /// Where the problems of this cluster come together.
+    pub fn telling(self, desk: Arc<Desk>) -> Serve {
+        Serve { desk: Some(desk), ..self }
+    }
+
     /// Another authorizer than the registry's.
     #[cfg(test)]
     pub(super) fn authorized_by(self, authorizer: impl Authorizer + 'static) -> Serve {
@@ -137,6 +146,11 @@ impl Serve {
     pub fn giving_back_what_a_start_took(self) -> Serve {
         self.giving.worked(&self.watches.timer, &self.registry.store, WORTH_BYTES);
         self
+    }
+
+    /// What a look at everything took goes back to the host once it is over.
+    pub fn worked(&self, bytes: u64) {
+        self.giving.worked(&self.watches.timer, &self.registry.store, bytes);
     }
 
     /// Reports a heartbeat: a written status.

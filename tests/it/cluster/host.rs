@@ -128,6 +128,7 @@ impl Host {
             desired: wanted,
             verdicts: watch::channel(Arc::new(Verdicts::new())).1,
             strain: watch::channel(Arc::default()).1,
+            restarts: watch::channel(Arc::default()).1,
             leaving: watch::channel(false).1,
             address: watch::channel(String::new()).1,
             wake: wake.clone(),

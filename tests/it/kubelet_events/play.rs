@@ -101,6 +101,7 @@ impl Bed {
             desired: self.desired.subscribe(),
             verdicts,
             strain: watch::channel(Arc::default()).1,
+            restarts: watch::channel(Arc::default()).1,
             leaving: watch::channel(false).1,
             address: watch::channel(String::new()).1,
             wake: self.wake.clone(),

@@ -368,6 +368,7 @@ impl Story {
             desired: self.desired.subscribe(),
             verdicts: found,
             strain: self.strain.subscribe(),
+            restarts: watch::channel(Arc::default()).1,
             leaving: watch::channel(false).1,
             address: watch::channel(String::new()).1,
             wake: self.wake.clone(),

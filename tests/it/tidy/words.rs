@@ -18,7 +18,7 @@ const DECODED_MAX: usize = 5;
 #[test]
 fn comments_name_their_nouns() {
     let sources = sources();
-    for package in ["http", "program", "schema", "api", "master", "agent"] {
+    for package in ["http", "program", "schema", "api", "keeper", "master", "agent"] {
         let (mut all, mut hard) = (0, Vec::new());
         for source in sources.iter().filter(|source| source.path.starts_with(&format!("{package}/src/"))) {
             let text = fs::read_to_string(top().join(&source.path)).expect("a source file");

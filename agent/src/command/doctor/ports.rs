@@ -19,7 +19,7 @@ pub struct HostPort {
     pub host_ip: String,
     /// An nftables rule leads from the host port to the pod: the host port needs no socket.
     pub by_rule: bool,
-    /// Its pod runs here: the socket may be its own.
+    /// Its pod runs here: the socket may be its own. False while the engine does not answer.
     pub runs: bool,
 }
 
@@ -55,6 +55,9 @@ pub fn names(host: &Readings, all: &mut Vec<Finding>) {
             format!("port {DNS} is taken on every address: pods get no names at {address}:{DNS}"),
             mend,
         ),
+        (false, false) if host.agent_answers && host.engine.is_err() => {
+            Finding::good("ports", format!("{address}:{DNS} is free; the agent waits for the engine"))
+        }
         (false, false) if host.agent_answers => {
             let says = format!("the agent runs, and nobody answers pods' questions for names at {address}:{DNS}");
             Finding::problem("ports", says, "journalctl -u coracle-agent says why, in a line that begins with DNS")
@@ -78,7 +81,8 @@ pub fn of_pods(host: &Readings, all: &mut Vec<Finding>) {
                  hostPort"
             );
             all.push(Finding::warning("ports", says, mend));
-        } else if !wanted.runs {
+        } else if !wanted.runs && host.engine.is_ok() {
+            // Of an engine that does not answer nobody knows which pods run, and the socket may be the pod's own.
             let says = format!("pod {pod} asks for host port {port}/{protocol}, and a program listens on {taken}");
             all.push(Finding::problem("ports", says, mend));
         }

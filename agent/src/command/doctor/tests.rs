@@ -38,7 +38,7 @@ fn well() -> Readings {
         wires_guarded: Some(true),
         nft: Ok(vec![docker]),
         ip: Ok(()),
-        master: None,
+        master: MasterHere::Unnamed,
         node: "shop-pc".to_owned(),
         former: Vec::new(),
     }
@@ -118,11 +118,42 @@ fn each_check_is_made_true() {
     check(|host| host.nft = Ok(vec![chain("forward")]), "firewall", Problem, "table inet firewalld, chain F");
     check(|host| host.nft = Ok(vec![chain("input")]), "firewall", Warning, "names and node ports");
     check(
-        |host| host.master = Some(("/m.sock".to_owned(), Some("gone".to_owned()))),
+        |host| host.master = MasterHere::Silent { at: "/m.sock".to_owned(), why: "gone".to_owned() },
         "master",
         Problem,
         "/m.sock does not answer: gone",
     );
+}
+
+#[test]
+fn an_agent_without_a_master_is_whole() {
+    let at = || "/m.sock".to_owned();
+    for master in [MasterHere::Unnamed, MasterHere::NotInstalled { at: at() }, MasterHere::Answers { at: at() }] {
+        let all = judge(&Readings { master: master.clone(), ..well() });
+        assert!(all.iter().all(|one| one.level == Severity::Good), "{master:?}: {all:?}");
+        assert!(all.iter().any(|one| one.about == "master"), "{master:?}");
+    }
+}
+
+/// The agent has its ports also while its engine does not answer, and nobody knows which pods run.
+#[test]
+fn a_stopped_engine_is_the_one_problem() {
+    let check = |dns: &[&str]| {
+        let mut host = well();
+        host.engine = Err("refused".to_owned());
+        (host.agent_answers, host.dns) = (true, Some("10.96.0.10".parse().unwrap()));
+        host.listening.extend([host.listen, "0.0.0.0:80".parse().unwrap()]);
+        host.listening.extend(dns.iter().map(|text| text.parse::<SocketAddr>().unwrap()));
+        host.listening_udp.extend(dns.iter().map(|text| text.parse::<SocketAddr>().unwrap()));
+        let (protocol, host_ip) = ("tcp".to_owned(), String::new());
+        let wanted =
+            HostPort { pod: "default/web".to_owned(), port: 80, protocol, host_ip, by_rule: false, runs: false };
+        host.host_ports = vec![wanted];
+        let bad: Vec<_> = judge(&host).into_iter().filter(|one| one.level != Severity::Good).collect();
+        assert_eq!(bad.iter().map(|one| one.about).collect::<Vec<_>>(), ["engine"], "{bad:?}");
+    };
+    check(&["10.96.0.10:53"]);
+    check(&[]);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use crate::facts::naming::{PodName, Source};
 use crate::facts::source_state::SourceState;
-pub use object::{Object, ObjectKind, Ref};
+pub use object::{BACKUP, Object, ObjectKind, Ref};
 pub use tokens::{Got, Token, TokenRef};
 
 /// The known state of an object.

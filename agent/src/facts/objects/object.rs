@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use crate::facts::hash::hash_text;
 
 const TOKEN: &str = "token";
+/// How the annotations of a claim begin that are about backups.
+pub const BACKUP: &str = "coracle.dev/backup";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ObjectKind {
@@ -169,10 +171,18 @@ impl fmt::Debug for Object {
 
 /// The fields of a claim or a volume that matter here.
 fn facts(kind: ObjectKind, document: &Value) -> Value {
-    let (meta, spec, status) = (&document["metadata"], &document["spec"], &document["status"]);
+    let spec = &document["spec"];
     match kind {
         ObjectKind::RuntimeClass => json!({"handler": document["handler"]}),
-        ObjectKind::Claim => json!({
+        ObjectKind::Claim => claim_facts(document),
+        ObjectKind::Volume => json!({"spec": spec}),
+        ObjectKind::ConfigMap | ObjectKind::Secret => Value::Null,
+    }
+}
+
+fn claim_facts(document: &Value) -> Value {
+    let (meta, spec, status) = (&document["metadata"], &document["spec"], &document["status"]);
+    let mut facts = json!({
             "metadata": {
                 "uid": meta["uid"], "deletionTimestamp": meta["deletionTimestamp"], "finalizers": meta["finalizers"],
                 "ownerReferences": meta["ownerReferences"],
@@ -181,10 +191,14 @@ fn facts(kind: ObjectKind, document: &Value) -> Value {
             "status": {"phase": status["phase"]},
             // Of a file.
             "directory": document["directory"],
-        }),
-        ObjectKind::Volume => json!({"spec": spec}),
-        ObjectKind::ConfigMap | ObjectKind::Secret => Value::Null,
+    });
+    let annotations = meta["annotations"].as_object().into_iter().flatten();
+    let of_backups = annotations.filter(|(key, _)| key.starts_with(BACKUP));
+    let of_backups: serde_json::Map<_, _> = of_backups.map(|(key, value)| (key.clone(), value.clone())).collect();
+    if !of_backups.is_empty() {
+        facts["metadata"]["annotations"] = of_backups.into();
     }
+    facts
 }
 
 #[cfg(test)]

@@ -60,6 +60,8 @@ pub struct KernelRules {
     pub refused: Vec<Refused>,
     /// The services were read from this host's disk: no master has been heard since the start.
     pub from_file: bool,
+    /// Services of manifest files, by namespace and name.
+    pub of_files: BTreeSet<(String, String)>,
 }
 
 /// A service that does not get all it asks for.

@@ -4,6 +4,7 @@
 //!     the kernel's table leads somewhere that the file's rules do not   it stays: the file is older than the table
 //!     the same pods of this host serve in both                          it stays: the file knows nothing newer
 //!     other pods of this host serve now, and the file lacks nothing     the file's rules are loaded
+//!     a Service of a manifest file is new or reached elsewhere          the rules are loaded
 //!
 //! The file of services (`desired/known`) is up to a minute old, and its endpoints on other nodes are older still. The
 //! table of an agent that was killed is as new as the last word of the master.
@@ -52,9 +53,21 @@ impl<'t> StandingTable<'t> {
         self.elements.iter().filter(|(map, _)| *map == "addresses").filter_map(|(_, key)| key.parse().ok()).collect()
     }
 
+    /// The pods of this host that it leads to.
+    pub fn own_ends(&self) -> BTreeSet<IpAddr> {
+        let own = self.elements.iter().filter(|(map, _)| *map == OWN_ENDS);
+        own.filter_map(|(_, key)| key.split(" . ").next()?.parse().ok()).collect()
+    }
+
     /// Whether the table stays, and `rules` are not loaded. Only rules of the file give way to a table.
     pub fn stays(&self, rules: &KernelRules) -> bool {
         if !rules.from_file {
+            return false;
+        }
+        let of_files =
+            rules.parts.iter().filter(|part| rules.of_files.contains(&(part.namespace.clone(), part.name.clone())));
+        let mut places = of_files.flat_map(|part| part.held.elements.keys()).filter(|(map, _)| PLACES.contains(map));
+        if places.any(|(map, key)| !self.elements.contains(&(*map, key.as_str()))) {
             return false;
         }
         let wanted: BTreeSet<(&str, &str)> = rules

@@ -65,6 +65,14 @@ impl<R: Runtime> Executor<'_, R> {
         if pull.absent && self.load(&pull).await {
             return;
         }
+        if pull.never {
+            let mut memory = self.memory.borrow_mut();
+            if let Some(entry) = memory.pulls.get_mut(&(pull.pod.uid, pull.container)) {
+                let text = "no archive of this host has it".to_owned();
+                entry.state = PullState::Failed { at_ms: self.clock.now().mono_ms, text };
+            }
+            return;
+        }
         let PullWanted { pod, container, attempt, image, logins, reason, .. } = pull;
         log::info!("{}/{}: pull {image} for {container}: {reason}", pod.namespace, pod.name);
         self.happen(&pod, &container, Event::Pulling { image: image.clone() });

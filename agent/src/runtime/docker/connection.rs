@@ -153,6 +153,11 @@ impl Docker {
         self.trouble.borrow().clone()
     }
 
+    /// Tells each change of `trouble`.
+    pub fn troubles(&self) -> tokio::sync::watch::Receiver<Option<String>> {
+        self.trouble.subscribe()
+    }
+
     /// Where the engine keeps images and containers; None while nobody knows.
     pub fn root(&self) -> Option<String> {
         held(&self.connection).as_ref()?.root.clone()

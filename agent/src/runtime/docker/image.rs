@@ -19,6 +19,9 @@ const PULL_SILENCE: Duration = Duration::from_secs(120);
 /// A pull that takes longer has failed. The wait for its turn does not count.
 const PULL_MAX: Duration = Duration::from_secs(1800);
 
+/// A registry that does not say within this which image it has is out of reach.
+const DIGEST: Duration = Duration::from_secs(10);
+
 pub(super) async fn in_time<T>(pull: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let late = |_| Err(Failure::Registry(format!("no end after {} s", PULL_MAX.as_secs())));
     tokio::time::timeout(PULL_MAX, pull).await.unwrap_or_else(late)
@@ -56,13 +59,7 @@ impl Docker {
     ) -> Result<Option<&'a Login>, Failure> {
         let mut refused = None;
         for login in logins {
-            let credentials = DockerCredentials {
-                username: Some(login.username.clone()),
-                password: Some(login.password.clone()),
-                serveraddress: Some(registry(reference).to_owned()),
-                ..Default::default()
-            };
-            match self.pull_as(reference, Some(credentials), None).await {
+            match self.pull_as(reference, Some(of_login(reference, login)), None).await {
                 Err(failure @ (Failure::Registry(_) | Failure::Refused(_))) => refused = Some(failure),
                 ended => return ended.map(|()| Some(login)),
             }
@@ -113,6 +110,45 @@ impl Docker {
                 }
             }
         }
+    }
+}
+
+impl Docker {
+    /// The digest that a registry has under this name now. Nothing is pulled.
+    pub async fn registry_digest(&self, reference: &str, logins: &[Login]) -> Result<String, Failure> {
+        let late = |_| Err(Failure::Registry(format!("no answer within {} s", DIGEST.as_secs())));
+        tokio::time::timeout(DIGEST, self.ask_registry(reference, logins)).await.unwrap_or_else(late)
+    }
+
+    async fn ask_registry(&self, reference: &str, logins: &[Login]) -> Result<String, Failure> {
+        let client = self.client().await?;
+        let name = with_tag(reference);
+        let mut tries: Vec<Option<DockerCredentials>> =
+            logins.iter().map(|login| Some(of_login(reference, login))).collect();
+        tries.push(match credentials::of_host(registry(reference)) {
+            FoundLogin::Login(login) => Some(login),
+            FoundLogin::Nothing | FoundLogin::Unusable(_) => None,
+        });
+        let mut last = Failure::Registry("it was not asked".to_owned());
+        for credentials in tries {
+            match client.inspect_registry_image(&name, credentials).await {
+                Ok(found) => {
+                    let digest = found.descriptor.digest.filter(|digest| !digest.is_empty());
+                    return digest.ok_or_else(|| Failure::Registry("it gives no digest".to_owned()));
+                }
+                Err(error) => last = failure("ask the registry", error),
+            }
+        }
+        Err(last)
+    }
+}
+
+fn of_login(reference: &str, login: &Login) -> DockerCredentials {
+    DockerCredentials {
+        username: Some(login.username.clone()),
+        password: Some(login.password.clone()),
+        serveraddress: Some(registry(reference).to_owned()),
+        ..Default::default()
     }
 }
 

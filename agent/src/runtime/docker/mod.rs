@@ -47,6 +47,7 @@ mod volumes;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 
 use bollard::models::ContainerUpdateBody;
@@ -58,6 +59,7 @@ use crate::facts::engine::{
 };
 use crate::facts::logins::Login;
 use crate::facts::naming::Tag;
+use crate::host::disks;
 pub use about::Engine;
 use connection::held;
 pub use connection::{Docker, Settings};
@@ -276,6 +278,24 @@ impl Runtime for Docker {
 /// them.
 pub fn adopt_claims(data_dir: &str) -> std::io::Result<()> {
     claim_directory::ClaimDirectories::new(data_dir).adopt_all()
+}
+
+/// Records the disks of the directories of claims of which an earlier agent recorded none.
+pub async fn record_disks(data_dir: String) {
+    for path in claim_directory::ClaimDirectories::new(&data_dir).without_disk() {
+        let (own, data_dir) = (path.clone(), data_dir.clone());
+        let work = move || claim_directory::ClaimDirectories::new(&data_dir).check(&own);
+        match disks::work(&path, work).await {
+            // A pod that uses it says what is wrong.
+            Ok(Ok(()) | Err(_)) => {}
+            Err(why) => log::warn!("record the disk of {}: {why}", path.display()),
+        }
+    }
+}
+
+/// A directory that was restored for its claim is taken as it is.
+pub fn take_claim(data_dir: &str, path: &Path) -> Result<(), String> {
+    claim_directory::ClaimDirectories::new(data_dir).take(path).map_err(|failure| failure.text().to_owned())
 }
 
 /// Since API 1.44.

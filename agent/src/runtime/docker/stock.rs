@@ -8,14 +8,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bollard::query_parameters::{ImportImageOptions, ListImagesOptions, RemoveImageOptions};
+use bollard::query_parameters::{ImportImageOptions, ListImagesOptions, RemoveImageOptions, TagImageOptions};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::sync::{mpsc, oneshot};
 
 use super::connection::{Docker, failure, held};
 use super::stock::ask::ArchiveAsk;
-use super::stock::collect::{EngineImage, free_percent, is_full};
+use super::stock::collect::{EngineImage, KEPT, free_percent, is_full, kept_name};
 use super::stock::record::ImageRecord;
 use crate::facts::engine::Failure;
 use crate::facts::image_access::ImageAccess;
@@ -134,6 +134,35 @@ impl Docker {
         };
         let ended = tokio::time::timeout(LOAD, load).await;
         ended.unwrap_or_else(|_| Err(Failure::Refused(format!("load images: no end after {} s", LOAD.as_secs()))))
+    }
+
+    /// Gives an image a name of the agent's own, so that neither the agent nor a prune takes it away while an update
+    /// may go back to it.
+    pub async fn keep_image(&self, id: &str) -> Result<(), Failure> {
+        let client = self.client().await?;
+        let name = kept_name(id);
+        let tag = name.rsplit(':').next().map(str::to_owned);
+        let options = TagImageOptions { repo: Some(KEPT.to_owned()), tag };
+        self.change("keep an image", client.tag_image(id, Some(options))).await
+    }
+
+    /// Takes the agent's own names from all images but these. What has no other name and no container goes.
+    pub async fn keep_only(&self, ids: &std::collections::BTreeSet<String>) -> Result<(), Failure> {
+        let client = self.client().await?;
+        let kept: std::collections::BTreeSet<String> = ids.iter().map(|id| kept_name(id)).collect();
+        for image in self.images().await? {
+            for name in image.tags.iter().filter(|name| name.starts_with(KEPT) && !kept.contains(*name)) {
+                // By force: a container that has ended may still hold the image.
+                let options = RemoveImageOptions { force: true, noprune: false, ..Default::default() };
+                match self.change("let an image go", client.remove_image(name, Some(options), None)).await {
+                    Ok(_) | Err(Failure::NotFound(_)) => {}
+                    // A container that runs from it: the next update takes the name away.
+                    Err(Failure::Conflict(text)) => log::debug!("{name}: {text}"),
+                    Err(failure) => return Err(failure),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Why no image should come now. An engine elsewhere has a disk that nobody here knows.

@@ -10,8 +10,6 @@
 //! - Put back a little: nothing runs twice, for no tick is due until the last one has passed again.
 //! - Put back far: the last tick was the work of a wrong clock, and counts no more.
 
-mod ticks;
-
 use super::cluster::Cluster;
 use super::controller::{Look, ObservedChange};
 use super::intent::{About, Decision, EventDraft, Intent, Refusal};
@@ -23,6 +21,7 @@ use crate::store::Stored;
 use coracle_api::job::{CronJob, CronJobSpec};
 use coracle_api::meta::{Key, Resource, Revision, Time};
 use coracle_api::strategy::cron::{Schedule, parse};
+use coracle_keeper::ticks;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};

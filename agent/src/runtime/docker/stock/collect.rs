@@ -15,6 +15,15 @@ const FREE_FILES_MIN: u64 = 50_000;
 /// An image that was used so lately may be needed again at once.
 const REST_MS: i64 = 120_000;
 
+/// The repository of the names that the agent itself gives to images.
+pub const KEPT: &str = "coracle.dev/kept";
+
+/// The agent's own name for an image.
+pub fn kept_name(id: &str) -> String {
+    let hex = id.rsplit(':').next().unwrap_or(id);
+    format!("{KEPT}:{}", hex.get(..12).unwrap_or(hex))
+}
+
 /// An image as the engine has it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EngineImage {
@@ -102,7 +111,10 @@ pub fn unused<'a>(
 
 /// An image with a name that the agent did not fetch stays: a user named the image to keep it.
 fn is_ours(image: &EngineImage, record: &ImageRecord) -> bool {
-    record.images.get(&image.id).is_some_and(|names| image.tags.iter().all(|tag| names.contains(&full_name(tag))))
+    record
+        .images
+        .get(&image.id)
+        .is_some_and(|names| image.tags.iter().all(|tag| tag.starts_with(KEPT) || names.contains(&full_name(tag))))
 }
 
 #[cfg(test)]

@@ -1,0 +1,13 @@
+//! What the command line of `backup` and `restore` says beside the options of the agent. PURE.
+
+use std::path::PathBuf;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// The directory of the configuration and of manifests.
+    pub etc: PathBuf,
+    /// Of a master that was started with options of its own.
+    pub master_config: Option<String>,
+    /// The node's name was given, and need not be that of the host.
+    pub named: bool,
+}
