@@ -78,7 +78,7 @@ pub fn is_compose(document: &Value) -> bool {
 
 /// Converts a Compose file. `Err`: nothing can be made of it.
 pub fn import(text: &str, around: &Surroundings<'_>) -> Result<Imported, String> {
-    let (mut document, twice) = yaml::read_whole(text, 0)?;
+    let (mut document, twice) = yaml::read_compose(text)?;
     if let Some(path) = twice.first() {
         return Err(format!("{path} stands there twice"));
     }

@@ -165,13 +165,14 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let state = Arc::<SecureState>::default();
     let parts = DeskParts::of(&adoption, &authenticator, &state, keys.clone().ok_or(keyless));
     let desk = Arc::new(Desk::new(shared.clone(), &config.data_dir, parts));
-    if let Some(told) = prepared.as_ref().map(|prepared| prepared.told.clone()) {
+    let told = prepared.as_ref().map(|prepared| prepared.told.clone());
+    if let Some(told) = told.clone() {
         desk.hear(Box::new(move || told.problems()));
     }
     let upkeep = Upkeep::new(store.clone(), (adoption.clone(), desk.clone()), &config.data_dir)
         .holding(keys.clone(), Box::new(move || server_names(&names)))
         .sealing(config.encryption_key.clone(), sealing)
-        .applying(prepared.as_ref().map(|prepared| prepared.told.clone()));
+        .applying(told.clone());
     let audit = Audit::start(config.audit.clone());
     let audit = Arc::new(audit.map_err(|error| format!("start the thread of the audit log: {error}"))?);
     let hearing = wakes.clone();
@@ -206,6 +207,9 @@ pub fn start(config: &Config) -> Result<Master, String> {
         doors.plain_address().map(|address| format!(" and http://{address}")).unwrap_or_default()
     );
     let line = StatusLine::start(&*shared, desk, vec![gives_back]);
+    if let (Some(told), Some(line)) = (told, &line) {
+        told.ring(line.bell());
+    }
     Ok(Master { store, registry, control, applied, doors, keys, audit, line })
 }
 

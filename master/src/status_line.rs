@@ -6,6 +6,7 @@
 //! A look reads all objects: some milliseconds for a hundred pods. It follows the first event of a burst after `PAUSE`,
 //! and takes at most one part in `SHARE` of a processor: the next look waits so many times as long as the last took.
 
+use crate::applied::Bell;
 use crate::desk::Desk;
 use crate::making::wall_clock;
 use crate::problems::objects::KINDS;
@@ -77,6 +78,12 @@ impl StatusLine {
         let thread =
             thread::Builder::new().name("status".to_owned()).spawn(move || follow(&theirs, &desk, &mut followers))?;
         Ok(StatusLine { signal, thread: Some(thread), _watches: watches })
+    }
+
+    /// For problems that change without an event of an object.
+    pub fn bell(&self) -> Bell {
+        let signal = self.signal.clone();
+        Box::new(move || signal.tell(|state| state.changed = true))
     }
 }
 

@@ -46,14 +46,24 @@ pub fn read_whole(text: &str, lines_before: usize) -> Result<Read, String> {
     rest.map(|()| read)
 }
 
+/// Like `read_whole` for a Compose file, where `yes`, `on`, `n` and their kind are texts.
+pub fn read_compose(text: &str) -> Result<Read, String> {
+    let (read, rest) = first_by(text, 0, respelling_of_compose)?;
+    rest.map(|()| read)
+}
+
 /// What Go's strict reader says of each key that a mapping of the first document has twice. To be asked where the
 /// reader found such keys.
 pub fn twice(text: &str, lines_before: usize) -> Vec<String> {
-    respelled(text).map(|text| doubled::doubled(&text, lines_before)).unwrap_or_default()
+    respelled(text, respelling).map(|text| doubled::doubled(&text, lines_before)).unwrap_or_default()
 }
 
 /// The first document, and the error in the text behind the document, if any.
 fn first(text: &str, lines_before: usize) -> Result<(Read, Result<(), String>), String> {
+    first_by(text, lines_before, respelling)
+}
+
+fn first_by(text: &str, lines_before: usize, respell: Respell) -> Result<(Read, Result<(), String>), String> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_nodes: NODES_MAX, max_depth: DEPTH_MAX, flow_nesting_limit: DEPTH_MAX },
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::PassThrough,
@@ -64,7 +74,7 @@ fn first(text: &str, lines_before: usize) -> Result<(Read, Result<(), String>), 
     if text.trim_start_matches([' ', '\n']).starts_with('\t') {
         return Err("found character that cannot start any token".to_owned());
     }
-    let text = &*respelled(text).map_err(of_line)?;
+    let text = &*respelled(text, respell).map_err(of_line)?;
     kept::check(text)?;
     let mut first = None;
     let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |reader| {
@@ -104,13 +114,16 @@ pub fn may_repeat(text: &str) -> bool {
     text.contains('&') && text.contains('*')
 }
 
+/// How a plain scalar is written instead, where the reader would take it for something else.
+type Respell = fn(&str) -> Option<String>;
+
 /// Rewrites the parts of a text that this reader takes for something different than Go's reader does. Most texts have
 /// no such part.
-fn respelled(text: &str) -> Result<Cow<'_, str>, Fault> {
+fn respelled(text: &str, respell: Respell) -> Result<Cow<'_, str>, Fault> {
     let text = if text.contains(NEXT_LINE) { Cow::Owned(text.replace(NEXT_LINE, "\n")) } else { Cow::Borrowed(text) };
     let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && !"_.+-".contains(c));
     let mut escapes = text.split('\\').skip(1);
-    if !words.any(|word| respelling(word).is_some())
+    if !words.any(|word| respell(word).is_some())
         && !escapes.any(|escape| no_escape(escape).is_some())
         && !text.contains("!!null")
     {
@@ -127,7 +140,7 @@ fn respelled(text: &str) -> Result<Cow<'_, str>, Fault> {
                 return Err(Fault { line: 0, text: format!("cannot decode !!str `{value}` as a !!null") });
             }
             (None, Some(place)) if style == ScalarStyle::Plain => {
-                if let Some(other) = respelling(&value) {
+                if let Some(other) = respell(&value) {
                     written.push_str(&text[done..place.start]);
                     written.push_str(&other);
                     done = place.end;
@@ -187,6 +200,15 @@ fn respelling(plain: &str) -> Option<String> {
     plain.parse::<f64>().is_ok_and(f64::is_infinite).then(|| format!("{plain:?}"))
 }
 
+/// Compose reads YAML 1.2, where `true` and `false` are the only truths.
+fn respelling_of_compose(plain: &str) -> Option<String> {
+    let small = plain.to_ascii_lowercase();
+    if TRUTHS.contains(&&*small) && small != "true" && small != "false" {
+        return Some(format!("{plain:?}"));
+    }
+    respelling(plain)
+}
+
 /// In the words of Go's reader, where they are known: `line 2: mapping values are not allowed in this context`.
 fn fault(text: &str, error: &serde_saphyr::Error) -> Fault {
     let all = error.to_string();
@@ -224,6 +246,17 @@ mod tests {
 
     fn check(text: &str, expected: Value) {
         assert_eq!(read(text).map(|(document, _)| document), Ok(expected), "{text}");
+    }
+
+    #[test]
+    fn as_compose_reads() {
+        let text = "on: yes\nn: [No, off, y, true, FALSE]\ntext: 'on'\ncommand: say yes\n";
+        let (read, _) = read_compose(text).unwrap();
+        assert_eq!(
+            read,
+            json!({"on": "yes", "n": ["No", "off", "y", true, false], "text": "on", "command": "say yes"})
+        );
+        assert!(read_compose("a: [").is_err());
     }
 
     #[test]

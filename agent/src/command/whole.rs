@@ -145,7 +145,13 @@ fn of_master(master: &OfMaster) -> Vec<Problem> {
         Ok(Some(answer)) => read("master", "coracle-master", answer),
         Ok(None) => vec![Problem {
             severity: Severity::Warning,
-            ..unclear("master", "coracle-master", "its problems are not told here", "", advice)
+            ..unclear(
+                "master",
+                "coracle-master",
+                "it is an older one, and its problems are not in this list",
+                "",
+                advice,
+            )
         }],
         Err(why) => vec![unclear("master", "coracle-master", "it does not tell its problems", why, advice)],
     };
@@ -209,27 +215,31 @@ mod tests {
         Seen { node_name: "n1".to_owned(), agent, master, agent_expected: true, master_expected: true }
     }
 
-    fn check(seen: &Seen, well: bool, problems: &[&str]) {
+    /// `lines`: those of the problems and warnings, without their indent.
+    fn check(seen: &Seen, well: bool, count: usize, lines: &[&str]) {
         let report = report(seen, OutputFormat::Text);
         let at = report.lines.iter().position(|line| line == "all is well" || line.contains(" problem")).unwrap();
         let told: Vec<&str> = report.lines[at + 1..].iter().map(|line| line.trim()).collect();
-        assert_eq!((told.as_slice(), report.well), (problems, well), "{:?}", report.lines);
-        assert_eq!(report.document["problems"].as_array().unwrap().len(), problems.len());
+        assert_eq!((told.as_slice(), report.well), (lines, well), "{:?}", report.lines);
+        assert_eq!(report.document["problems"].as_array().unwrap().len(), count);
     }
 
     #[test]
     fn one_list_of_both() {
         let none = || json!({"problems": []});
-        check(&seen(Ok(agent(none())), Ok(master(Some(none())))), true, &[]);
+        check(&seen(Ok(agent(none())), Ok(master(Some(none())))), true, 0, &[]);
         // A problem that both know stands there once, in the agent's words.
         let of_agent = json!({"problems": [problem("pod", "web", "near")]});
         let of_master = Some(json!({"problems": [problem("pod", "web", "far"), problem("node", "n2", "silent")]}));
         let both = seen(Ok(agent(of_agent)), Ok(master(of_master)));
-        check(&both, false, &["node n2: silent", "pod web: near"]);
+        check(&both, false, 2, &["node n2: silent", "pod web: near"]);
         // A master of before.
-        let words = "warning: master coracle-master: its problems are not told here: \
-                     coracle-master status";
-        check(&seen(Ok(agent(none())), Ok(master(None))), true, &[words]);
+        let lines = [
+            "1 warning",
+            "master coracle-master: it is an older one, and its problems are not in this list",
+            "-> coracle-master status",
+        ];
+        check(&seen(Ok(agent(none())), Ok(master(None))), true, 1, &lines);
         let odd = json!({"problems": [{"what": 1}]});
         assert!(
             !report(&seen(Ok(agent(odd)), Ok(master(Some(none())))), OutputFormat::Text).well,
@@ -240,11 +250,11 @@ mod tests {
     #[test]
     fn a_program_that_should_be_there() {
         let none = || json!({"problems": []});
-        let words = "master coracle-master: it does not answer: no such file: systemctl status coracle-master";
+        let lines = ["master coracle-master: it does not answer", "no such file", "-> systemctl status coracle-master"];
         let silent = || Err("no such file".to_owned());
-        check(&seen(Ok(agent(none())), silent()), false, &[words]);
+        check(&seen(Ok(agent(none())), silent()), false, 1, &lines);
         let alone = Seen { master_expected: false, ..seen(Ok(agent(none())), silent()) };
-        check(&alone, true, &[]);
+        check(&alone, true, 0, &[]);
         assert!(alone.answers() && report(&alone, OutputFormat::Text).document["master"].is_null());
         let nobody = Seen { agent_expected: false, ..seen(silent_agent(), silent()) };
         assert!(!nobody.answers());

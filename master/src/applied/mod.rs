@@ -22,7 +22,7 @@ mod tree;
 
 pub use ask::Serving;
 pub use folder::{MARK, mark_in};
-pub use told::Told;
+pub use told::{Bell, Told};
 
 use crate::commit::Registry;
 use ask::Asker;

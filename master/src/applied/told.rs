@@ -5,7 +5,7 @@ use crate::store::{Store, locked};
 use coracle_api::meta::Key;
 use coracle_keeper::problem::{Problem, Severity, Subject, sort};
 use serde_json::{Value, json};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// How long a command waits for the first look after a start.
@@ -13,9 +13,13 @@ const FIRST_LOOK: Duration = Duration::from_secs(20);
 /// A Job that has ended may be removed by its own time to live.
 const LEAVES_BY_ITSELF: &str = "jobs";
 
+pub type Bell = Box<dyn Fn() + Send + Sync>;
+
 pub struct Told {
     state: Mutex<State>,
     looked: Condvar,
+    /// Hears of a look that changed the problems.
+    bell: OnceLock<Bell>,
     wake: Arc<Wake>,
     store: Arc<dyn Store>,
 }
@@ -54,7 +58,7 @@ pub struct Orders {
 
 impl Told {
     pub fn new(store: Arc<dyn Store>, wake: Arc<Wake>) -> Told {
-        Told { state: Mutex::default(), looked: Condvar::new(), wake, store }
+        Told { state: Mutex::default(), looked: Condvar::new(), bell: OnceLock::new(), wake, store }
     }
 
     /// What is wrong now, in the order of `status`.
@@ -111,6 +115,11 @@ impl Told {
         self.order(|orders| orders.stirred = true);
     }
 
+    /// Rings at once, for the looks before.
+    pub fn ring(&self, bell: Bell) {
+        self.bell.get_or_init(|| bell)();
+    }
+
     pub fn stop(&self) {
         self.order(|orders| orders.stop = true);
         self.looked.notify_all();
@@ -129,7 +138,12 @@ impl Told {
 
     pub(super) fn report(&self, report: Report) {
         let mut state = locked(&self.state);
+        let is_news = state.report.problems != report.problems;
         (state.report, state.has_looked) = (report, true);
         self.looked.notify_all();
+        drop(state);
+        if let Some(bell) = self.bell.get().filter(|_| is_news) {
+            bell();
+        }
     }
 }

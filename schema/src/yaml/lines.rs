@@ -17,7 +17,7 @@ enum Open {
 /// The line of each path (`spec.containers[0].image`) in the first document of a text, where it can be found: the last
 /// line of a field that stands there twice. `lines_before`: the number of lines before the text.
 pub fn lines(text: &str, lines_before: usize, paths: &[&str]) -> Vec<Option<usize>> {
-    let Ok(text) = respelled(text) else { return vec![None; paths.len()] };
+    let Ok(text) = respelled(text, super::respelling) else { return vec![None; paths.len()] };
     let mut walk =
         Walk { path: String::new(), open: Vec::new(), found: paths.iter().map(|path| (plain(path), None)).collect() };
     for (event, span) in Parser::new_from_str(&text).map_while(Result::ok) {
