@@ -1,5 +1,5 @@
-//! PURE. The table of options, the table of commands, and the texts of `--help`: of the program under each of its names,
-//! and of each command.
+//! PURE. The table of options, the table of commands, and the texts of `--help`: of the program under each of its
+//! names, and of each command.
 
 use coracle_program::options::Options;
 
@@ -45,8 +45,8 @@ pub struct CommandRow {
     pub text: &'static str,
 }
 
-/// All commands, in the order of the help. A new command is a row here, a case where `config` or `inside::deed` reads the
-/// command line, and the file that carries it out.
+/// All commands, in the order of the help. A new command is a row here, a case where `config` or `inside::deed` reads
+/// the command line, and the file that carries it out.
 pub const COMMANDS: &[CommandRow] = &[
     CommandRow {
         name: "status",
@@ -140,7 +140,8 @@ coracle: the pods of this host, of manifest files and of the Kubernetes API alik
 usage: coracle COMMAND ...
 ";
 
-const CODES: &str = "  (each with --help; exit code 0: all is well; 1: something is wrong; 2: the command line is wrong; 3: not reachable)\n\n";
+const CODES: &str = "  (each with --help; exit code 0: all is well; 1: something is wrong; \
+                     2: the command line is wrong; 3: not reachable)\n\n";
 
 const CHECK: &str = "\
 usage: {} check FILE... [-o json]

@@ -5,6 +5,7 @@
 //!
 //! The reader of a file is somebody who runs `docker compose up` today: a remark says what to do instead.
 
+mod desk;
 mod duration;
 mod healthcheck;
 mod host;
@@ -18,6 +19,8 @@ use coracle_schema::yaml;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
+use desk::Desk;
+pub use desk::Surroundings;
 pub use variables::Variables;
 
 /// Services of one file.
@@ -27,19 +30,6 @@ const VOLUME_SIZE: &str = "1Gi";
 
 /// The keys of a Compose file that mean nothing beside its services, volumes, secrets and configs.
 const SILENT: [&str; 2] = ["version", "name"];
-
-/// What stands around the file.
-pub struct Surroundings<'a> {
-    /// The name of the project: the folder's, or `name:` of the file.
-    pub project: String,
-    /// The folder of the file, absolute: paths of the host begin there.
-    pub folder: String,
-    /// The home of whoever asks, for paths that begin with `~`.
-    pub home: String,
-    pub variables: &'a Variables,
-    /// The text of a file that the Compose file names, by its path as written there.
-    pub read: &'a dyn Fn(&str) -> Result<String, String>,
-}
 
 /// Manifests by the name of their file, without its ending.
 #[derive(Debug, Default)]
@@ -52,22 +42,6 @@ impl Imported {
     /// The text of a file: YAML documents.
     pub fn text(documents: &[Value]) -> String {
         documents.iter().map(yaml::write).collect::<Vec<_>>().join("---\n")
-    }
-}
-
-/// What the parts of a conversion share.
-struct Desk<'a> {
-    around: &'a Surroundings<'a>,
-    remarks: Vec<String>,
-    /// Names of volumes that the services use.
-    used: BTreeSet<String>,
-    /// Objects of secrets and configs, by their names in the Compose file.
-    given: BTreeMap<(&'static str, String), Value>,
-}
-
-impl Desk<'_> {
-    fn remark(&mut self, of: &str, text: impl AsRef<str>) {
-        self.remarks.push(format!("{of}: {}", text.as_ref()));
     }
 }
 

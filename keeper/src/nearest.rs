@@ -1,4 +1,4 @@
-//! The known word that somebody meant who wrote another: "did you mean command?". PURE.
+//! Finds the known word behind a word with mistakes, for "did you mean command?". PURE.
 
 /// A word of so many letters may have one mistake for each.
 const LETTERS_A_MISTAKE: usize = 4;

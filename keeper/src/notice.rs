@@ -3,7 +3,8 @@
 //!     problems of a look, now -> Step: a notice that is due, or the time of the next step
 //!
 //! A problem has to last before it is told, and has to be gone for as long before its end is told: a restart of a
-//! container tells nobody. A notice that could not be delivered is made again from the problems of then, later each time.
+//! container tells nobody. A notice that could not be delivered is made again from the problems of then, and waits
+//! longer each time.
 
 use crate::problem::{Problem, Severity};
 use serde::{Deserialize, Serialize};

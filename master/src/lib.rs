@@ -27,6 +27,7 @@ pub mod flow;
 pub mod form;
 mod gauges;
 mod in_progress;
+mod key_rules;
 pub mod making;
 pub mod memory;
 mod neighbours;
@@ -54,15 +55,15 @@ use crate::applied::{Applied, Prepared};
 use crate::audit::Audit;
 use crate::authenticate::Authenticator;
 use crate::authenticate::outside::Outside;
-use crate::authorize::{Attributes, Authorizer, Chain, Masters, NodeAuthorizer, Rbac};
-use crate::cluster_keys::issuer::Issuer;
-use crate::cluster_keys::names::{NameSources, ServerNames};
+use crate::authorize::{Authorizer, Chain, Masters, NodeAuthorizer, Rbac};
 use crate::cluster_keys::{ClusterKeys, KeyOptions};
 use crate::commit::Registry;
 use crate::config::Config;
-use crate::control::{Control, Gate, Own, Permission, Wakes};
+use crate::control::{Control, Gate, Own, Wakes};
 use crate::desk::{Desk, DeskParts};
 use crate::doors::{DoorParts, Doors};
+use crate::key_rules::{end_departed, follow_keys, may_request};
+pub use crate::key_rules::{keys_of, server_names};
 use crate::making::Maker;
 use crate::secure_port::SecureState;
 use crate::serve::Serve;
@@ -75,7 +76,7 @@ use coracle_api::strategy::namespace::SYSTEM;
 use coracle_http::network;
 use coracle_http::{Limits, LocalLimits, Request, local, system};
 use coracle_program::notify::notify;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -125,8 +126,8 @@ struct Core {
     keyless: String,
 }
 
-/// Everything that can fail is tried in an order that leaves nothing behind; the error is one line.
-pub fn start(config: &Config) -> Result<Master, String> {
+/// The plain port, where there is to be one, and the way to the socket.
+fn take_places(config: &Config) -> Result<Option<TcpListener>, String> {
     let ports: Vec<&Limits> = [config.listen, config.secure_listen].iter().flatten().map(|_| &doors::LIMITS).collect();
     system::enough(&ports, Some(&LocalLimits::HOST), system::granted()).map_err(|shortage| shortage.to_string())?;
     let listener = match config.listen {
@@ -134,18 +135,20 @@ pub fn start(config: &Config) -> Result<Master, String> {
         None => None,
     };
     let socket = config.admin_socket.display();
-    // Before a directory is touched: a second master by mistake makes no second store.
     local::prepare(&config.admin_socket).map_err(|error| format!("--admin-socket {socket}: {error}"))?;
+    Ok(listener)
+}
+
+/// Everything that can fail is tried in an order that leaves nothing behind; the error is one line.
+pub fn start(config: &Config) -> Result<Master, String> {
+    // Before a directory is touched: a second master by mistake makes no second store.
+    let listener = take_places(config)?;
     let Core { store, registry, adoption, sealing, keys, keyless } = core(config)?;
     let shared: Arc<dyn Store> = Arc::new(store.clone());
     // What keeps a store from being written to is said already.
     let is_writable = store.frozen().is_none();
-    // A later start finds the objects there, and nobody waits for a look at each of them.
-    if is_writable && adoption.is_first {
-        furnish(&registry, &adoption);
-    }
     if is_writable {
-        keys.iter().for_each(|keys| end_departed(keys, &*shared));
+        before_the_first(&registry, &adoption, keys.as_deref(), &*shared);
     }
     neighbours::tell_of_overlaps(config.service_cidr);
     let agents = Agents::of_this_host(config.agent_sockets.clone());
@@ -203,7 +206,8 @@ pub fn start(config: &Config) -> Result<Master, String> {
         }
     };
     log::info!(
-        "serving on {socket}{}",
+        "serving on {}{}",
+        config.admin_socket.display(),
         doors.plain_address().map(|address| format!(" and http://{address}")).unwrap_or_default()
     );
     let line = StatusLine::start(&*shared, desk, vec![gives_back]);
@@ -294,6 +298,17 @@ fn authorizer(store: &Arc<dyn Store>, rbac: Arc<Rbac>) -> Arc<dyn Authorizer> {
     Arc::new(Chain(vec![Arc::new(Masters), of_nodes, rbac]))
 }
 
+/// What is done before anybody is served. A later start finds the objects there, and nobody waits for a look at each of
+/// them.
+fn before_the_first(registry: &Registry, adoption: &Adoption, keys: Option<&ClusterKeys>, store: &dyn Store) {
+    if adoption.is_first {
+        furnish(registry, adoption);
+    }
+    if let Some(keys) = keys {
+        end_departed(keys, store);
+    }
+}
+
 /// The objects of every cluster, made where they are missing. An object that cannot be made is no reason to serve
 /// nothing.
 fn furnish(registry: &Registry, adoption: &Adoption) {
@@ -305,72 +320,6 @@ fn furnish(registry: &Registry, adoption: &Adoption) {
         // The next start is a first start again: what it finds under the names of these roles does not count by itself.
         Err(why) => log::error!("{why}"),
     }
-}
-
-/// Certificates of nodes that were deleted before a crash count no more, before anybody is served.
-fn end_departed(keys: &ClusterKeys, store: &dyn Store) {
-    if let Err(why) = keys.revoke_departed(|node| control::node_state(store, node)) {
-        log::error!("the certificates of deleted nodes are not ended: {why}");
-    }
-}
-
-/// Keys that a command or their age has changed are taken up by whoever holds something of them.
-fn follow_keys(
-    keys: &Arc<ClusterKeys>,
-    (registry, authenticator): (&Arc<Registry>, &Arc<Authenticator>),
-    wakes: &Wakes,
-) {
-    // The keys hold this: it must not hold the keys, and the authenticator does.
-    let (registry, authenticator, theirs) =
-        (Arc::downgrade(registry), Arc::downgrade(authenticator), Arc::downgrade(keys));
-    let wakes = wakes.clone();
-    keys.follow(Box::new(move |change| {
-        if change.authorities
-            && let (Some(keys), Some(registry)) = (theirs.upgrade(), registry.upgrade())
-        {
-            registry.trust(keys.trust());
-            wakes.trust_changed();
-        }
-        if change.accounts
-            && let Some(authenticator) = authenticator.upgrade()
-        {
-            authenticator.keys_changed();
-        }
-        Ok(())
-    }));
-}
-
-/// Whether a user may have a node's certificate without a person's look.
-fn may_request(authorizer: Arc<dyn Authorizer>) -> Permission {
-    let requests = Resource { group: "certificates.k8s.io".into(), plural: "certificatesigningrequests".into() };
-    Arc::new(move |identity, subresource| {
-        let attributes = Attributes::resource("create", &requests, subresource, ("", ""));
-        authorizer.authorize(&attributes, identity).allows()
-    })
-}
-
-/// What the keys of the cluster are made for.
-pub fn keys_of(config: &Config) -> KeyOptions {
-    KeyOptions {
-        data_dir: config.data_dir.clone(),
-        names: server_names(config),
-        issuer: Issuer::of_domain(&config.cluster_domain),
-        server_files: config.tls_cert.clone().zip(config.tls_key.clone()),
-        client_authorities: config.client_ca.clone(),
-        ..KeyOptions::default()
-    }
-}
-
-/// The names of the server, as this host is now.
-pub fn server_names(config: &Config) -> ServerNames {
-    let services: Vec<IpAddr> = config.service_cidr.nth(0).map(IpAddr::V4).into_iter().collect();
-    ServerNames::of(&NameSources {
-        host: making::host_name().as_deref(),
-        addresses: &cluster_keys::host::addresses(),
-        services: &services,
-        domain: &config.cluster_domain,
-        more: &config.tls_names,
-    })
 }
 
 /// Where the intents of the controllers become writes.

@@ -26,7 +26,8 @@ fn refused_object(bed: &mut Bed) {
     let before = bed.until("it runs", |bed| bed.running_of("till").pop());
     bed.drop_manifest("shop", &format!("{}---\n{}", pod("till", "comand"), pod("scale", "command")));
     bed.until("the other object is taken", |bed| bed.running_of("scale").pop());
-    let says = "Pod default/till (line 1): spec.containers[0].comand (line 8): unknown; did you mean command? (its last \
+    let says = "Pod default/till (line 1): spec.containers[0].comand (line 8): unknown; did you mean command? (its \
+     last \
                 good version goes on)";
     bed.until("the log names the field", |bed| bed.log("agent").contains(says).then_some(()));
     assert_eq!(bed.running_of("till"), [before.clone()]);

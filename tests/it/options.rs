@@ -168,7 +168,8 @@ fn completion_follows_the_table() {
 /// What bash offers behind these words of `coracle`.
 fn offered_by_coracle(words: &[&str]) -> Vec<String> {
     use coracle_agent::usage::{COMMANDS, Called, of};
-    let script = "source completion/coracle.bash\ncoracle() { [ \"$1\" = --help ] && printf %s \"$HELP\" || eval \"printf %s \\\"\\$HELP_$1\\\"\"; }\n\
+    let script = "source completion/coracle.bash\n\
+                  coracle() { [ \"$1\" = --help ] && printf %s \"$HELP\" || eval \"printf %s \\\"\\$HELP_$1\\\"\"; }\n\
                   COMP_WORDS=(coracle \"$@\") COMP_CWORD=$#\n_coracle\nprintf '%s\\n' \"${COMPREPLY[@]}\"";
     let mut bash = Command::new("bash");
     bash.args(["-c", script, "bash"]).args(words).env("HELP", of(Called::Coracle, None)).current_dir(packaging());

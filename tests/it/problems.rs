@@ -112,7 +112,10 @@ fn what_is_not_there_is_told_until_it_is() {
     let pod = send(&bed, "GET", PODS, &Value::Null)["items"][0].clone();
     let path = format!("{PODS}/{}/status", pod["metadata"]["name"].as_str().expect("a pod"));
     let waiting = json!({"waiting": {"reason": "ImagePullBackOff", "message": "no such host"}});
-    let container = |state: Value, ready: bool| json!([{"name": "c", "image": "i:1", "imageID": "", "ready": ready, "restartCount": 0, "state": state}]);
+    let container = |state: Value, ready: bool| {
+        json!([{"name": "c", "image": "i:1", "imageID": "", "ready": ready,
+        "restartCount": 0, "state": state}])
+    };
     let shown =
         json!({"phase": "Pending", "conditions": ready("False"), "containerStatuses": container(waiting, false)});
     send(&bed, "PATCH", &path, &json!({"status": shown}));
@@ -189,14 +192,14 @@ fn a_quota_a_claim_a_job_and_a_service() {
     send(&bed, "DELETE", &format!("{sets}/db"), &Value::Null);
     awaited(&bed, &[]);
     has(&bed, &["kube_resourcequota{namespace=\"default\",resourcequota=\"q\",resource=\"pods\",type=\"hard\"} 0"]);
-    let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "none", "resources": {"requests": {"storage": "1Gi"}}});
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "none",
+        "resources": {"requests": {"storage": "1Gi"}}});
     send(&bed, "POST", &format!("{core}/persistentvolumeclaims"), &json!({"metadata": {"name": "data"}, "spec": spec}));
     awaited(&bed, &["ClaimPending data"]);
     has(
         &bed,
-        &[
-            "kube_persistentvolumeclaim_status_phase{namespace=\"default\",persistentvolumeclaim=\"data\",phase=\"Pending\"} 1",
-        ],
+        &["kube_persistentvolumeclaim_status_phase{namespace=\"default\",persistentvolumeclaim=\"data\",\
+             phase=\"Pending\"} 1"],
     );
     send(&bed, "DELETE", &format!("{core}/persistentvolumeclaims/data"), &Value::Null);
     awaited(&bed, &[]);

@@ -344,7 +344,8 @@ impl Directory {
         let mut problems = file_problems::of_directory(&self.path, self.trouble.as_deref(), too_many, page_unknown);
         for (name, file) in &self.files {
             files.problems.extend(file.problems.iter().cloned());
-            problems.extend(file.problems.iter().map(|found| file_problems::of_file(found, file.stamp.modified)));
+            let since = file.stamp.modified_at();
+            problems.extend(file.problems.iter().map(|found| file_problems::of_file(found, since.clone())));
             if file.good.is_none() || file.lacks {
                 complete = false;
                 files.unread.insert(name.to_string_lossy().into_owned());

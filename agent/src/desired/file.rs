@@ -45,6 +45,12 @@ pub(super) struct Stamp {
 impl Stamp {
     /// Of a file that was not read yet.
     pub const NONE: Stamp = Stamp { modified: None, length: 0, inode: 0 };
+
+    /// As texts of the API have it.
+    pub fn modified_at(&self) -> Option<String> {
+        let at = jiff::Timestamp::try_from(self.modified?).ok()?;
+        Some(Time(at).to_string())
+    }
 }
 
 pub(super) fn stamp(path: &Path) -> io::Result<Stamp> {

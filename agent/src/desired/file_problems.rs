@@ -1,9 +1,7 @@
 //! The problems of the manifest directory and of its files. PURE.
 
 use std::path::Path;
-use std::time::SystemTime;
 
-use coracle_api::meta::Time;
 use coracle_keeper::problem::{Problem, Subject};
 
 use crate::facts::source_state::FileProblem;
@@ -35,10 +33,9 @@ pub(super) fn of_directory(
     problems
 }
 
-/// A file, or an object of a file, that is not taken as it stands there. `modified`: the time of the file on the disk.
-pub(super) fn of_file(found: &FileProblem, modified: Option<SystemTime>) -> Problem {
+/// A file, or an object of a file, that is not taken as it stands there. `since`: the time of the file on the disk.
+pub(super) fn of_file(found: &FileProblem, since: Option<String>) -> Problem {
     let path = Path::new(&found.path);
-    let since = modified.and_then(|at| jiff::Timestamp::try_from(at).ok()).map(|at| Time(at).to_string());
     let why = found.fault.words();
     if found.warning {
         let problem = Problem::new("FileWarning", file(path), "it is used, but not as it stands there").warning();
@@ -106,7 +103,7 @@ mod tests {
         );
         assert_eq!(line(None, false, true), "file /m/web.yaml: it is used, but not as it stands there: line 3: no");
         assert!(of_file(&found(None, false, true), None).is_warning());
-        let problem = of_file(&found(None, true, false), Some(std::time::UNIX_EPOCH));
+        let problem = of_file(&found(None, true, false), Some("1970-01-01T00:00:00Z".to_owned()));
         assert_eq!(problem.since.as_deref(), Some("1970-01-01T00:00:00Z"));
     }
 }

@@ -49,7 +49,8 @@ fn elsewhere(name: &str, pod: &Value) -> String {
     let (namespace, pod_name) = (namespace.as_str().unwrap_or_default(), pod_name.as_str().unwrap_or_default());
     match pod["spec"]["nodeName"].as_str() {
         Some(node) => format!(
-            "pod {namespace}/{pod_name} runs on node {node}: `{name} restart {namespace}/{pod_name}` there, or, where a \
+            "pod {namespace}/{pod_name} runs on node {node}: `{name} restart {namespace}/{pod_name}` there, or, \
+             where a \
              workload makes it anew, `kubectl delete pod -n {namespace} {pod_name}`"
         ),
         None => format!("pod {namespace}/{pod_name} has no node yet: it starts anyway"),

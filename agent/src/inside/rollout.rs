@@ -91,7 +91,10 @@ mod tests {
             assert_eq!(unseen, Progress::Goes("no controller has seen it yet".to_owned()));
         };
         use NamedKind::{DaemonSet, Deployment, StatefulSet};
-        let deployment = |new: i64, all: i64, ready: i64| json!({"updatedReplicas": new, "replicas": all, "availableReplicas": ready});
+        let deployment = |new: i64, all: i64, ready: i64| {
+            json!({"updatedReplicas": new, "replicas": all,
+            "availableReplicas": ready})
+        };
         let two = || json!({"replicas": 2});
         check(Deployment, two(), deployment(2, 2, 2), "over");
         check(Deployment, two(), deployment(1, 3, 2), "1 of 2 pods are new, 2 ready");
@@ -106,7 +109,10 @@ mod tests {
         check(StatefulSet, two(), set(1, 2), "1 of 2 pods are new, 2 ready");
         let half = json!({"replicas": 2, "updateStrategy": {"rollingUpdate": {"partition": 1}}});
         check(StatefulSet, half, set(1, 2), "over");
-        let daemon = |new: i64, ready: i64| json!({"updatedNumberScheduled": new, "desiredNumberScheduled": 2, "numberAvailable": ready});
+        let daemon = |new: i64, ready: i64| {
+            json!({"updatedNumberScheduled": new, "desiredNumberScheduled": 2,
+            "numberAvailable": ready})
+        };
         check(DaemonSet, json!({}), daemon(2, 2), "over");
         check(DaemonSet, json!({}), daemon(2, 1), "2 of 2 pods are new, 1 ready");
     }

@@ -155,8 +155,7 @@ fn start(pod: PodCase<'_>, part: &mut PodPlan, ports: &mut TakenPorts) -> Sandbo
     // twice.
     let used = runs.iter().map(|run| run.tag.sandbox).chain(lost.map(|lost| lost.attempt));
     let highest = used.chain(restart(pod).sandbox).max();
-    let mut step = 0;
-    let mut reason = "it is wanted".to_owned();
+    let (mut step, mut reason) = (0, "it is wanted".to_owned());
     if newest.is_some_and(|run| restart(pod).replaces(run.tag.attempt)) {
         reason = StopReason::Restarted.to_string();
     } else if let Some(LastStart { step: last_step, at_ms, ran_fine, hash: last_hash, text }) =

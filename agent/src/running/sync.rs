@@ -95,21 +95,7 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
     let mut announced = Announced::default();
     loop {
         let desired = ends.desired.borrow_and_update().clone();
-        let verdicts = ends.verdicts.borrow_and_update().clone();
-        let strain = ends.strain.borrow_and_update().clone();
-        let restarts = ends.restarts.borrow_and_update().clone();
-        let leaving = *ends.leaving.borrow_and_update();
-        ends.take_address();
-        let mut world = World {
-            leaving,
-            node: ends.node.clone(),
-            verdicts: (*verdicts).clone(),
-            busy: busy.clone(),
-            ended: ended(&ends.shown.borrow()),
-            strain,
-            restarts,
-            ..World::default()
-        };
+        let mut world = as_told(&mut ends, &busy);
         let mut finished = Vec::new();
         let looked = {
             let look = look(runtime, &hands, &clock, &desired, &mut world, rules);
@@ -160,6 +146,25 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: SyncChannels, rules: Ru
             }
         }
         finished.into_iter().for_each(|done| retire(done, &mut busy));
+    }
+}
+
+/// The world as the channels tell it, before a look at the engine.
+fn as_told(ends: &mut SyncChannels, busy: &BTreeSet<String>) -> World {
+    let verdicts = ends.verdicts.borrow_and_update().clone();
+    let strain = ends.strain.borrow_and_update().clone();
+    let restarts = ends.restarts.borrow_and_update().clone();
+    let leaving = *ends.leaving.borrow_and_update();
+    ends.take_address();
+    World {
+        leaving,
+        node: ends.node.clone(),
+        verdicts: (*verdicts).clone(),
+        busy: busy.clone(),
+        ended: ended(&ends.shown.borrow()),
+        strain,
+        restarts,
+        ..World::default()
     }
 }
 

@@ -1,7 +1,8 @@
-//! What a service of a Compose file takes of its host: memory and processors, devices, rights. PURE.
+//! The parts of its host that a service of a Compose file uses: memory and processors, devices, rights. PURE.
 
+use super::desk::Desk;
+use super::duration;
 use super::values::{label, set, text, texts, truth};
-use super::{Desk, duration};
 use serde_json::{Map, Value, json};
 
 pub(super) fn resources(desk: &mut Desk<'_>, at: &str, of: &Value) -> Value {

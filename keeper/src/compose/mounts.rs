@@ -1,6 +1,6 @@
 //! `volumes`, `tmpfs`, `secrets`, `configs` and `shm_size` of a service -> volumes and mounts of a pod. PURE.
 
-use super::Desk;
+use super::desk::Desk;
 use super::duration::quantity;
 use super::values::{file_key, label, text, truth};
 use serde_json::{Value, json};

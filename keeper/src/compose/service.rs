@@ -1,12 +1,13 @@
 //! One service of a Compose file -> a workload, and a Service that has its name. PURE.
 //!
-//! A service that always runs is a Deployment; one that ends (`restart: "no"` or `on-failure`) is a Pod, since templates
-//! of Deployments always restart. The Service is headless: its name leads to the pod, whatever the port, as in Compose.
+//! A service that always runs is a Deployment. A service that ends (`restart: "no"` or `on-failure`) is a Pod, since
+//! templates of Deployments always restart. The Service is headless: its name leads to the pod, whatever the port, as in Compose.
 
+use super::desk::Desk;
 use super::host::{devices, resources, security};
 use super::values::{command, label, pairs, set, text, texts, truth};
 use super::variables::Variables;
-use super::{Desk, duration, healthcheck, mounts, ports};
+use super::{duration, healthcheck, mounts, ports};
 use serde_json::{Map, Value, json};
 
 /// Keys that are read below; others of a service are remarked.

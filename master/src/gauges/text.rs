@@ -147,7 +147,8 @@ mod tests {
         text.line(&[("c", "d\"\\\n")], 1.5);
         text.line(&[], 2.0);
         text.line(&[], 3.0);
-        let end = "# HELP coracle_state_left_out Lines beyond the limit of this page.\n# TYPE coracle_state_left_out gauge\n\
+        let end = "# HELP coracle_state_left_out Lines beyond the limit of this page.\n\
+                   # TYPE coracle_state_left_out gauge\n\
                    coracle_state_left_out 1\n";
         assert_eq!(text.end(), format!("# HELP a b\n# TYPE a gauge\na{{c=\"d\\\"\\\\\\n\"}} 1.5\na 2\n{end}"));
     }

@@ -110,7 +110,8 @@ fn waiting(reason: &str, message: &str) -> Value {
 }
 
 fn event((kind, name): (&str, &str), reason: &str, message: &str) -> Value {
-    json!({"kind": "Event", "involvedObject": {"kind": kind, "namespace": "d", "name": name, "uid": format!("u-{name}")},
+    json!({"kind": "Event", "involvedObject": {"kind": kind, "namespace": "d", "name": name,
+        "uid": format!("u-{name}")},
         "reason": reason, "message": message, "lastTimestamp": "2026-06-01T11:59:00Z"})
 }
 
@@ -141,7 +142,10 @@ fn a_whole_cluster_has_no_problem() {
 
 #[test]
 fn nodes() {
-    let node = |spec: Value, conditions: Value| json!({"kind": "Node", "metadata": {"name": "n1"}, "spec": spec, "status": {"conditions": conditions}});
+    let node = |spec: Value, conditions: Value| {
+        json!({"kind": "Node", "metadata": {"name": "n1"}, "spec": spec,
+        "status": {"conditions": conditions}})
+    };
     check(&[node(json!({}), json!([ready("True")]))], &[]);
     check(&[node(json!({}), json!([]))], &["NodeNotReady node n1: is not ready: its agent has said nothing yet"]);
     let mut silent = ready("Unknown");
@@ -195,10 +199,9 @@ fn pods() {
     );
     check(
         &[one(waiting("CrashLoopBackOff", "back-off 10s"))],
-        &[
-            "ContainerFailed pod d/p: its container c fails again and again: exit code 1 (the program ended itself with an \
-         error)",
-        ],
+        &["ContainerFailed pod d/p: its container c fails again and again: exit code 1 (the program ended itself \
+             with an \
+         error)"],
     );
     check(
         &[one(running(false)), event(("Pod", "p"), "Unhealthy", "Readiness probe failed: 503")],
@@ -251,10 +254,9 @@ fn deployments() {
     };
     check(
         &all(short.clone(), waiting("ImagePullBackOff", "no such host"), json!({})),
-        &[
-            "ReplicasMissing deployment d/web: 0 of 1 replica is available: pod web-1-a its container c waits for the image \
-         i:1: no such host",
-        ],
+        &["ReplicasMissing deployment d/web: 0 of 1 replica is available: pod web-1-a its container c waits for \
+             the image \
+         i:1: no such host"],
     );
     let rolls = |reason: &str, status: &str| {
         let mut of = short.clone();
@@ -266,17 +268,15 @@ fn deployments() {
     let problems = found(&all(rolls("ReplicaSetUpdated", "True"), starting(), json!({})), &Own::default()).problems;
     assert_eq!(
         lines(&problems),
-        [
-            "RollingOut deployment d/web: is rolling out: 0 of 1 replica is available: pod web-1-a its container c is starting",
-        ]
+        ["RollingOut deployment d/web: is rolling out: 0 of 1 replica is available: pod web-1-a its container c \
+             is starting",]
     );
     assert_eq!(problems[0].since.as_deref(), Some("2026-06-01T11:57:00Z"));
     check(
         &all(rolls("ProgressDeadlineExceeded", "False"), starting(), json!({})),
-        &[
-            "RolloutStuck deployment d/web: its rollout makes no progress: 0 of 1 replica is available: pod web-1-a its \
-         container c is starting",
-        ],
+        &["RolloutStuck deployment d/web: its rollout makes no progress: 0 of 1 replica is available: pod web-1-a \
+             its \
+         container c is starting"],
     );
     let refused = json!({"conditions": [{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
         "message": "exceeded quota: q"}]});
@@ -305,7 +305,10 @@ fn deployments() {
 
 #[test]
 fn other_workloads() {
-    let of = |kind: &str, spec: Value, status: Value| json!({"kind": kind, "metadata": meta("w", json!({})), "spec": spec, "status": status});
+    let of = |kind: &str, spec: Value, status: Value| {
+        json!({"kind": kind, "metadata": meta("w", json!({})),
+        "spec": spec, "status": status})
+    };
     let down = || pod("w-0", owned_by("StatefulSet", "w"), on_node(), waiting("CrashLoopBackOff", ""));
     let words = "pod w-0 its container c fails again and again: exit code 1 (the program ended itself with an error)";
     let short = json!({"availableReplicas": 1});
@@ -369,7 +372,8 @@ fn jobs() {
 #[test]
 fn cron_jobs() {
     let cron = |spec: Value, status: Value| {
-        json!({"kind": "CronJob", "metadata": meta("c", json!({"creationTimestamp": "2026-06-01T10:30:00Z"})), "spec": spec,
+        json!({"kind": "CronJob", "metadata": meta("c", json!({"creationTimestamp": "2026-06-01T10:30:00Z"})),
+            "spec": spec,
             "status": status})
     };
     let hourly = || json!({"schedule": "0 * * * *", "concurrencyPolicy": "Forbid"});
@@ -388,9 +392,8 @@ fn cron_jobs() {
     check(&[cron(json!({"schedule": "0 * * * *", "suspend": true}), json!({}))], &[]);
     check(
         &[cron(json!({"schedule": "0 * * * *", "timeZone": "Nowhere"}), ran.clone())],
-        &[
-            "CronJobMissed cronjob d/c: its schedule \"0 * * * *\" cannot be read, or this host has no time zone \"Nowhere\"",
-        ],
+        &["CronJobMissed cronjob d/c: its schedule \"0 * * * *\" cannot be read, or this host has no time zone \
+             \"Nowhere\""],
     );
     let run = |name: &str, kind: &str, at: &str| job(name, owned_by("CronJob", "c"), over(kind, at));
     let (first, second) = (run("c-1", "Failed", BEFORE), run("c-2", "Complete", "2026-06-01T11:59:00Z"));
@@ -477,7 +480,8 @@ fn namespaces_and_autoscalers() {
     let scaler = |reason: &str| {
         let conditions =
             json!([{"type": "ScalingActive", "status": "False", "reason": reason, "message": "no figures"}]);
-        json!({"kind": "HorizontalPodAutoscaler", "metadata": meta("h", json!({})), "status": {"conditions": conditions}})
+        json!({"kind": "HorizontalPodAutoscaler", "metadata": meta("h", json!({})),
+            "status": {"conditions": conditions}})
     };
     check(
         &[scaler("FailedGetResourceMetric")],
@@ -496,10 +500,9 @@ fn the_master_itself() {
     let stuck = Health { behind: Some("/d/objects: no space left".to_owned()), ..Health::default() };
     assert_eq!(
         health(stuck),
-        [
-            "StoreFilesStuck store /d: its files cannot be brought up to the journal, which holds everything: /d/objects: no \
-         space left",
-        ]
+        ["StoreFilesStuck store /d: its files cannot be brought up to the journal, which holds everything: \
+             /d/objects: no \
+         space left",]
     );
     let mut filled = Health::default();
     (filled.fill.bytes, filled.fill.bytes_max) = (95, 100);

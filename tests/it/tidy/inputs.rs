@@ -31,6 +31,8 @@ const NOT_OF_PODS: &[(&str, &str)] = &[
         "network/net.rs",
         "runs nft and ip with what `services` made; the rows of `host/tool.rs` and `network/services/nft.rs` hold",
     ),
+    ("config/settings.rs", "files of root"),
+    ("desired/restarts.rs", "its own files, in a folder of root"),
     ("host/peers.rs", "the users of this host"),
     ("host/private.rs", "its own files, in folders of root"),
     ("runtime/docker/connection.rs", "the socket of the engine, which is root's; each call has its time"),
