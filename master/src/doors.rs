@@ -19,7 +19,7 @@ use coracle_http::network::{
     self, AdmitsAddress, Identify, IsRevoked, NetworkPlane, OnRefusal, Port, RefusedRequest, TlsPort,
 };
 use coracle_http::{
-    Caller, ClientCertificate, Handler, InProgress, Limits, LocalLimits, Method, Request, Sessions, local,
+    Caller, ClientCertificate, Handler, InProgress, Limits, LocalLimits, Method, Request, Sessions, local, system,
 };
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -47,6 +47,19 @@ pub struct DoorParts<'a> {
     pub keys: Option<Arc<ClusterKeys>>,
     pub agents: Agents,
     pub state: Arc<SecureState>,
+}
+
+/// The plain port, where there is to be one, and the way to the socket.
+pub fn take_places(config: &Config) -> Result<Option<TcpListener>, String> {
+    let ports: Vec<&Limits> = [config.listen, config.secure_listen].iter().flatten().map(|_| &LIMITS).collect();
+    system::enough(&ports, Some(&LocalLimits::HOST), system::granted()).map_err(|shortage| shortage.to_string())?;
+    let listener = match config.listen {
+        Some(address) => Some(network::listen(address).map_err(|error| format!("--listen {address}: {error}"))?),
+        None => None,
+    };
+    let socket = config.admin_socket.display();
+    local::prepare(&config.admin_socket).map_err(|error| format!("--admin-socket {socket}: {error}"))?;
+    Ok(listener)
 }
 
 impl Doors {

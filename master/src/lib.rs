@@ -73,10 +73,9 @@ use crate::upkeep::Upkeep;
 use coracle_api::kinds::{Kind, KindConflict, Kinds};
 use coracle_api::meta::Resource;
 use coracle_api::strategy::namespace::SYSTEM;
-use coracle_http::network;
-use coracle_http::{Limits, LocalLimits, Request, local, system};
+use coracle_http::Request;
 use coracle_program::notify::notify;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -126,23 +125,10 @@ struct Core {
     keyless: String,
 }
 
-/// The plain port, where there is to be one, and the way to the socket.
-fn take_places(config: &Config) -> Result<Option<TcpListener>, String> {
-    let ports: Vec<&Limits> = [config.listen, config.secure_listen].iter().flatten().map(|_| &doors::LIMITS).collect();
-    system::enough(&ports, Some(&LocalLimits::HOST), system::granted()).map_err(|shortage| shortage.to_string())?;
-    let listener = match config.listen {
-        Some(address) => Some(network::listen(address).map_err(|error| format!("--listen {address}: {error}"))?),
-        None => None,
-    };
-    let socket = config.admin_socket.display();
-    local::prepare(&config.admin_socket).map_err(|error| format!("--admin-socket {socket}: {error}"))?;
-    Ok(listener)
-}
-
 /// Everything that can fail is tried in an order that leaves nothing behind; the error is one line.
 pub fn start(config: &Config) -> Result<Master, String> {
     // Before a directory is touched: a second master by mistake makes no second store.
-    let listener = take_places(config)?;
+    let listener = doors::take_places(config)?;
     let Core { store, registry, adoption, sealing, keys, keyless } = core(config)?;
     let shared: Arc<dyn Store> = Arc::new(store.clone());
     // What keeps a store from being written to is said already.
@@ -158,9 +144,7 @@ pub fn start(config: &Config) -> Result<Master, String> {
         .leaving_out(Arc::new(move || theirs.unadopted_roles()));
     let outside = outside(config, keys.clone())?;
     let authenticator = Arc::new(Authenticator::new(shared.clone(), keys.clone()).with_outside(outside));
-    let store::Health { damaged, edits, .. } = shared.health();
-    gate.tell_files("DamagedFile", &damaged, control::now(Instant::now()));
-    gate.tell_files("EditedFile", &edits, control::now(Instant::now()));
+    tell_files(&gate, shared.health());
     let (wakes, inbox) = control::wakes();
     follow(&wakes, (&registry, &adoption, &authenticator), keys.as_ref());
     let prepared = prepare_apply(config, &registry, is_writable)?;
@@ -215,6 +199,12 @@ pub fn start(config: &Config) -> Result<Master, String> {
         told.ring(line.bell());
     }
     Ok(Master { store, registry, control, applied, doors, keys, audit, line })
+}
+
+/// Events about the files of objects that are damaged or edited.
+fn tell_files(gate: &Gate, health: store::Health) {
+    gate.tell_files("DamagedFile", &health.damaged, control::now(Instant::now()));
+    gate.tell_files("EditedFile", &health.edits, control::now(Instant::now()));
 }
 
 /// What is told of `apply-dir`, where there is one and the store takes writes.

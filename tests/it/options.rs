@@ -161,7 +161,7 @@ fn completion_follows_the_table() {
             assert_eq!(found, expected, "{program}: --{}", row.key());
         }
     }
-    assert_eq!(offered("agent", "-o", ""), ["json", "text"]);
+    assert_eq!(offered("agent", "-o", ""), ["json", "text", "wide"]);
     assert_eq!(offered("master", "store", "f"), ["flush", "fsck"]);
 }
 
@@ -185,7 +185,7 @@ fn offered_by_coracle(words: &[&str]) -> Vec<String> {
 fn completion_of_coracle_follows_its_help() {
     let commands: Vec<&str> = coracle_agent::usage::COMMANDS.iter().map(|row| row.name).collect();
     assert_eq!(offered_by_coracle(&[""]), commands);
-    assert_eq!(offered_by_coracle(&["res"]), ["restart"]);
+    assert_eq!(offered_by_coracle(&["res"]), ["restart", "restore"]);
     assert_eq!(offered_by_coracle(&["top", "--sort-by", ""]), ["cpu", "memory"]);
     assert_eq!(offered_by_coracle(&["restart", "--no"]), ["--no-wait", "--node-name"]);
     assert_eq!(offered_by_coracle(&["check", "ma"]), ["man", "master.conf"]);

@@ -15,7 +15,7 @@ use crate::host::tool::package;
 
 /// Bytes that are handed on at once.
 const PIECE_BYTES: usize = 128 * 1024;
-/// Bytes of what tar says that are read; a tree of sockets has more.
+/// Bytes of tar's messages that are read. A tree of sockets has more.
 const SAID_BYTES_MAX: u64 = 256 * 1024;
 const KEEPS: [&str; 4] = ["--numeric-owner", "--acls", "--xattrs", "--xattrs-include=*"];
 

@@ -21,7 +21,7 @@ const TIMEOUT: &str = "coracle.dev/backup-timeout";
 const OF_PODS: [&str; 6] = [BACKUP, LIVE, BEFORE, AFTER, CONTAINER, TIMEOUT];
 const OF_CLAIMS: [&str; 2] = [BACKUP, LIVE];
 
-/// A hook that says nothing of its time.
+/// The time of a hook without a `timeout`.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(300);
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 

@@ -13,7 +13,7 @@ pub const BYTES_MAX: u64 = 16 << 20;
 #[serde(rename_all = "camelCase")]
 pub struct Contents {
     pub form: u32,
-    /// The version of the program that wrote it.
+    /// The version of the program at the time of the backup.
     pub version: String,
     pub host: String,
     pub node: String,
@@ -37,7 +37,7 @@ pub enum Kind {
     /// The directory of the configuration and of manifests.
     #[default]
     Files,
-    /// What the agent keeps that nobody can tell it again.
+    /// Files of the agent whose content is known nowhere else.
     Facts,
     Volume,
 }

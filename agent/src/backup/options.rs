@@ -6,7 +6,7 @@ use std::path::PathBuf;
 pub struct Options {
     /// The directory of the configuration and of manifests.
     pub etc: PathBuf,
-    /// Of a master that was started with options of its own.
+    /// For a master with a configuration file in an unusual place.
     pub master_config: Option<String>,
     /// The node's name was given, and need not be that of the host.
     pub named: bool,

@@ -21,7 +21,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Makes the directory that is written in. What one that was killed has left goes.
+    /// Makes the directory that is written in. The remains of a killed backup are removed.
     pub fn take(dir: &Path) -> Result<Place, String> {
         let shown = dir.display();
         let failed = |error: io::Error| format!("{shown}: {error}");

@@ -1,4 +1,4 @@
-//! What tar says of its work. PURE.
+//! The messages of tar, in our words. PURE.
 
 /// Lines of tar that are kept; of more there is a count.
 const LINES_MAX: usize = 50;

@@ -249,7 +249,7 @@ impl Directory {
         file.problems = problems;
     }
 
-    /// Takes the objects of a file that parses. Returns what is to be told of them.
+    /// Takes the objects of a file that parses. Returns the messages for the log.
     fn take_entries(
         &mut self,
         name: &OsString,

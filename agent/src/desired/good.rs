@@ -18,7 +18,7 @@ use crate::facts::wanted::Wanted;
 /// The kind of the kept document for several objects.
 const LIST: &str = "List";
 
-/// What one object of a file asks for.
+/// The pods and objects that come from an object of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Unit {
     /// `Deployment default/web`
@@ -177,7 +177,7 @@ pub(super) struct Renewed {
     pub lacks: bool,
 }
 
-/// The objects of a file as they are now; those that are refused as they were.
+/// The objects of a file. A refused object keeps its last good version.
 pub(super) fn renewed(entries: Vec<Entry>, old: Option<&Good>) -> Renewed {
     let mut renewed = Renewed::default();
     let mut refused = Vec::new();

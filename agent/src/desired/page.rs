@@ -35,7 +35,7 @@ pub struct Page {
 #[derive(Debug, PartialEq)]
 pub struct PageAddress {
     pub secure: bool,
-    /// With brackets where it is one of IPv6.
+    /// An IPv6 address has brackets.
     pub host: String,
     pub port: u16,
     pub path: String,

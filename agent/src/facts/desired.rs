@@ -40,7 +40,7 @@ pub struct Desired {
     pub node: Option<Arc<NodeSaid>>,
     /// The data of ConfigMaps and Secrets for pods.
     pub objects: Arc<Objects>,
-    /// What updates of images ask of pods.
+    /// Wishes that updates of images have for pods.
     pub updates: Arc<Updates>,
 }
 

@@ -47,7 +47,7 @@ pub fn mount_of(mounts: &str, path: &str) -> Option<DiskMount> {
         let rest = path.strip_prefix(mount.trim_end_matches('/'));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    // Of several at one place the last one covers the others.
+    // The last mount at a place covers earlier mounts.
     mounts.lines().filter_map(mount).filter(|mount| within(&mount.mount_point)).max_by_key(|one| one.mount_point.len())
 }
 

@@ -1,4 +1,4 @@
-//! Restarts of pods that somebody asked for. PURE.
+//! Restarts of pods by a person's command. PURE.
 //!
 //! A request is two numbers above the numbers that the pod's containers carry in their labels. So a request that is
 //! carried out twice does nothing the second time, and an agent that was killed in the middle goes on.

@@ -30,7 +30,7 @@ impl Short {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LowDisk {
     pub path: String,
-    /// Of its inodes, else of its bytes.
+    /// Whether inodes are short. Else bytes are short.
     pub inodes: bool,
     pub percent: u64,
 }

@@ -1,4 +1,4 @@
-//! What updates of images ask of pods. PURE.
+//! The wishes that updates of images have for pods. PURE.
 
 use std::collections::BTreeMap;
 

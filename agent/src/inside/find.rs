@@ -53,7 +53,7 @@ impl Programs {
         }
     }
 
-    /// One pod: of a workload the one that kubectl takes.
+    /// One pod. For a workload: the pod that kubectl would take.
     pub async fn find(&self, named: &Named) -> Result<Found, String> {
         let pods = self.pods().await;
         let none = Value::Null;

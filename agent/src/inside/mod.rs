@@ -94,7 +94,7 @@ async fn ask(name: &str, deed: &Deed, programs: &Programs) -> Result<u8, String>
     }
 }
 
-/// The logs of containers, one after the other.
+/// The logs of all containers in turn.
 async fn of_all(
     name: &str,
     deed: &Deed,

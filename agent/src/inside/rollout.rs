@@ -38,7 +38,7 @@ pub fn refusal(kind: NamedKind, workload: &Value) -> Option<&'static str> {
     }
 }
 
-/// `generation`: of the change that began it.
+/// `generation`: the workload's generation after the change that began the rollout.
 pub fn progress(kind: NamedKind, workload: &Value, generation: i64) -> Progress {
     let (spec, status) = (&workload["spec"], &workload["status"]);
     let count = |field: &str| status[field].as_i64().unwrap_or(0);

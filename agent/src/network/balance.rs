@@ -77,7 +77,7 @@ struct Names {
 }
 
 impl Names {
-    /// None: every name still has the same records. In another domain every name is another one.
+    /// None: every name still has the same records. A new domain renames every record.
     fn changed(&mut self, domain: String, groups: &[Group]) -> Option<Zone> {
         if domain != self.domain {
             *self = Names { domain, entries: Entries::default() };

@@ -26,7 +26,7 @@ const CONTAINERS_MAX: usize = 512;
 const LINE_CHARS_MAX: usize = 2000;
 /// Lines that are read: the last ones may be empty.
 const LINES_READ: u64 = 5;
-/// Bytes that are held of them.
+/// Bytes of log lines in memory.
 const BYTES_MAX: usize = 64 * 1024;
 /// An engine that takes longer has no line to give.
 const READ_FOR: Duration = Duration::from_secs(10);

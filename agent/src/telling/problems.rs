@@ -160,7 +160,7 @@ fn of_pods(shown: &Shown, beside: &Beside<'_>) -> Vec<Problem> {
     cases.flat_map(|case| pod::problems(&case)).collect()
 }
 
-/// One pod, and all that is known of it.
+/// A pod with its facts.
 struct PodCase<'a> {
     shown: &'a Shown,
     beside: &'a Beside<'a>,

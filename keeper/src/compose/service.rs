@@ -1,7 +1,8 @@
 //! One service of a Compose file -> a workload, and a Service that has its name. PURE.
 //!
 //! A service that always runs is a Deployment. A service that ends (`restart: "no"` or `on-failure`) is a Pod, since
-//! templates of Deployments always restart. The Service is headless: its name leads to the pod, whatever the port, as in Compose.
+//! templates of Deployments always restart. The Service is headless: its name leads to the pod, whatever the port, as
+//! in Compose.
 
 use super::desk::Desk;
 use super::host::{devices, resources, security};

@@ -32,7 +32,7 @@ impl AddressBook {
         *self == AddressBook::default()
     }
 
-    /// The address of a name, put on record. `taken`: the addresses of others that are served now. None: no address of
+    /// The address of a name, put on record. `taken`: addresses of the Services that are served now. None: no address of
     /// the range is free.
     pub fn give(&mut self, range: Cidr, name: &str, taken: &BTreeSet<Ipv4Addr>) -> Option<Ipv4Addr> {
         let fits = |address: &Ipv4Addr| can_give(range, *address) && !taken.contains(address);

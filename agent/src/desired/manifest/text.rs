@@ -29,7 +29,7 @@ impl Room {
     }
 }
 
-/// One document of a file, or one item of a list.
+/// A document of a file, or an item of a list.
 #[derive(Debug)]
 pub(super) struct Document<'a> {
     pub value: Value,

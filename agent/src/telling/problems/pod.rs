@@ -1,4 +1,4 @@
-//! The problems of one pod as a whole: its end, its waits, and all of its containers. PURE.
+//! The problems of one pod: the end of the pod, its waits, its containers. PURE.
 
 use coracle_keeper::ended;
 use coracle_keeper::problem::Problem;
