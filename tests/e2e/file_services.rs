@@ -99,11 +99,17 @@ fn each_type(bed: &mut Bed) {
     let taken = json!({"type": "NodePort", "ports": [{"port": 7, "nodePort": NODE_PORT}]});
     drop_one(bed, "zz", &service("zz", taken));
     bed.until("status names both", |bed| {
-        let said = bed.ask_agent("/node").ok()?;
-        let both =
-            said.contains("service default/zz of zz.json waits") && said.contains("service default/np of np.json");
-        both.then_some(())
+        let why = waits(bed, "zz")?;
+        why.contains("service default/np of np.json").then_some(())
     });
+}
+
+/// Why the Service of a file is not served, as `status` says it.
+fn waits(bed: &Bed, name: &str) -> Option<String> {
+    let problems: Value = serde_json::from_str(&bed.ask_agent("/problems").ok()?).expect("JSON");
+    let problems = problems["problems"].as_array()?.clone();
+    let of = |problem: &&Value| problem["reason"] == "ServiceWaits" && problem["subject"]["name"] == name;
+    problems.iter().find(of).map(|problem| problem["why"].as_str().unwrap_or_default().to_owned())
 }
 
 /// Two pods, and no Service.
@@ -167,8 +173,7 @@ fn beside_a_master(bed: &mut Bed) {
     bed.post("/api/v1/namespaces/default/services", &posted.to_string());
     bed.until("the Service of the API counts", |bed| asked_by_pod(bed, "s:27"));
     bed.until("status says so", |bed| {
-        let said = bed.ask_agent("/node").ok()?;
-        said.contains("service default/s of s.json waits: a Service of the API has this name").then_some(())
+        waits(bed, "s")?.contains("a Service of the API has this name").then_some(())
     });
     bed.until("the other one goes on", |bed| asked_by_pod(bed, "own:7"));
     let names = bed.get("/api/v1/namespaces/default/services");
