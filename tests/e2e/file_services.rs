@@ -172,9 +172,7 @@ fn beside_a_master(bed: &mut Bed) {
     let posted = json!({"metadata": {"name": "s"}, "spec": spec});
     bed.post("/api/v1/namespaces/default/services", &posted.to_string());
     bed.until("the Service of the API counts", |bed| asked_by_pod(bed, "s:27"));
-    bed.until("status says so", |bed| {
-        waits(bed, "s")?.contains("a Service of the API has this name").then_some(())
-    });
+    bed.until("status says so", |bed| waits(bed, "s")?.contains("a Service of the API has this name").then_some(()));
     bed.until("the other one goes on", |bed| asked_by_pod(bed, "own:7"));
     let names = bed.get("/api/v1/namespaces/default/services");
     let has = |name: &str| names["items"].as_array().into_iter().flatten().any(|one| one["metadata"]["name"] == name);

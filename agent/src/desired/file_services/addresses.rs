@@ -32,8 +32,8 @@ impl AddressBook {
         *self == AddressBook::default()
     }
 
-    /// The address of a name, put on record. `taken`: addresses of the Services that are served now. None: no address of
-    /// the range is free.
+    /// The address of a name, put on record. `taken`: addresses of the Services that are served now. None: no address
+    /// of the range is free.
     pub fn give(&mut self, range: Cidr, name: &str, taken: &BTreeSet<Ipv4Addr>) -> Option<Ipv4Addr> {
         let fits = |address: &Ipv4Addr| can_give(range, *address) && !taken.contains(address);
         if let Some(known) = self.addresses.get(name).copied().filter(fits) {
